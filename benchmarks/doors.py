@@ -3,7 +3,8 @@
 
 Spark 4.3 inserts into an unpartitioned lake table through its door, and another Spark of that version into a plain
 parquet table of a Hive 2.3 Metastore, in turns: R statements of N rows, and 5 R of one row. The median counts. Then one
-Spark runs S statements in eight threads through the door, and each row that it was told of is looked for.
+Spark runs S statements in eight threads through the door, and each row that it was told of is looked for. Before that
+the N rows are upserted R times into a table with a key.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ from benchmarks.service import running_service
 SPARK: Final = "4.3"
 SMALL_ROUNDS: Final = 5  # times as many
 COLUMNS: Final = "id BIGINT, k INT, x DOUBLE, name STRING"
+KEYED: Final = (
+    "'lakemark.type'='lake', 'lakemark.primary-key'='id', 'lakemark.bucket.count'='8', "
+    "'lakemark.write.mode'='merge-on-read'"
+)
 _STATEMENTS: Final = """
 from concurrent.futures import ThreadPoolExecutor
 
@@ -76,11 +81,16 @@ def _compared(work: Path, rows: int, rounds: int, statements: int) -> dict[str, 
         small = _in_turns(sides, "SELECT 1L, 1, 1.0D, 'one'", SMALL_ROUNDS * rounds)
         expected = (rounds + 1) * rows + SMALL_ROUNDS * rounds + 1  # each begins with one that is not timed
         assert ours.sql("SELECT count(*) FROM t") == theirs.sql("SELECT count(*) FROM t") == [(expected,)]
+        ours.sql(f"CREATE TABLE keyed ({COLUMNS}) USING parquet TBLPROPERTIES ({KEYED})")
+        upserts = _in_turns({"upsert": (ours, "keyed__upsert")}, _large(rows), rounds)
+        assert ours.sql("SELECT count(*) FROM keyed") == [(rows,)]
         done, lost, twice = ours.python(_STATEMENTS.format(statements=statements), timeout_s=1_800)
     return {
         "insert_vs_parquet": round(large["plain"] / large["door"], 3),
         "insert_s": round(large["door"], 3),
         "insert_plain_s": round(large["plain"], 3),
+        "upsert_s": round(upserts["upsert"], 3),
+        "upsert_vs_insert": round(large["door"] / upserts["upsert"], 3),
         "small_insert_s": round(small["door"], 4),
         "small_insert_plain_s": round(small["plain"], 4),
         "statements": done,

@@ -15,6 +15,7 @@ from lakemark_proto.v1 import types_pb2 as p
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import caller
 from lakemark_server.process import Service
+from lakemark_server.snapshots.service import SnapshotReference
 from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication.commits import CommitDraft, Committed
 from lakemark_server.timeline.references import ReferenceDraft
@@ -109,6 +110,22 @@ def fill(service: Service, attack: str = ATTACK) -> WebLake:
         hostile = lake.table("hostile", note=ATTACK)
         lake.put(hostile, [MEGA], day=ATTACK, owner=ATTACK)
     return lake
+
+
+STRANGE = "\u202eevil\u200b\n'\"" + "w" * 1_000
+"""Turns what follows it around, has a line feed, quotes, and no place to break."""
+
+
+def strange(lake: WebLake) -> str:
+    """The table ``sales.strange``, whose texts are. Returns the name of its partition."""
+    table = lake.table("strange", **{"line": "a\nb", "long": "x" * 4_000, STRANGE: STRANGE})
+    lake.put(table, [MEGA], day=STRANGE, owner=STRANGE[:200])
+    lake.open(table, days=[STRANGE], owner=STRANGE[:200], timeout_ms=1)
+    given_up = lake.open(table, owner=STRANGE[:200])
+    lake.service.timeline.rollback(table, given_up, STRANGE)
+    snapshots = lake.service.snapshots
+    loaded = snapshots.snapshot("hive", "sales", "strange", SnapshotReference())
+    return str(loaded.snapshot.parts[0].partition_codes[1][0])
 
 
 def _orders(lake: WebLake) -> None:

@@ -127,7 +127,7 @@ def clauses_for(clauses: Sequence[Clause], schema: Schema, given: Iterable[str],
     Raises InvalidArgument if there are none, or one that can never apply; InvalidSchema for columns that are not there.
     """
     if not clauses:
-        raise InvalidArgument(f"nothing says what is to become of the rows of {table}: give a clause")
+        raise InvalidArgument(f"the merge into {table} has no clause that says what to do with its rows: give one")
     columns = list(given)
     for at, clause in enumerate(clauses):
         before = [one for one in clauses[:at] if (one.action == "insert") == (clause.action == "insert")]

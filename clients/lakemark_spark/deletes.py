@@ -13,7 +13,7 @@ from lakemark_core.errors import InvalidSchema, UnsupportedOperation
 from lakemark_core.table_kind import BUCKETS_PROPERTY, TableKind
 from lakemark_core.types import Schema
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
-from lakemark_spark.deltas import delete_deltas, identifying_fields
+from lakemark_spark.deltas import delete_deltas
 from lakemark_spark.group_rewrites import delete_groups
 from lakemark_spark.kinds import kind_of_table
 from lakemark_spark.reader import merged_rows, numbered_rows
@@ -86,7 +86,7 @@ def delete_keys(
 
 def _keys_of(df: DataFrame, writer: Writer, kind: TableKind) -> DataFrame:
     """The columns of ``df`` that say which rows are to be deleted. Raises InvalidSchema with every misfit."""
-    fields = identifying_fields(writer.schema, kind)
+    fields = kind.identifying_fields(writer.schema)
     names = {field.name.lower() for field in fields}
     wanted = T.StructType([one for one in df.schema.fields if one.name.lower() in names])
     missing = [field.name for field in fields if field.name.lower() not in {one.name.lower() for one in wanted}]
@@ -113,7 +113,7 @@ def _delete_on_read(
     rows = merged_rows(spark, plan, files, kind)
     if plan.summary.residual and files:
         rows = rows.where(plan.summary.residual)
-    keys = rows.select(*(F.col(f"`{field.name}`") for field in identifying_fields(plan.schema, kind)))
+    keys = rows.select(*(F.col(f"`{field.name}`") for field in kind.identifying_fields(plan.schema)))
     partitions = list(dict.fromkeys(file.partition for file in files))
     return delete_deltas(client, keys, writer, kind, branch=branch, partitions=partitions, metadata=metadata)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -12,15 +11,21 @@ from pyspark.sql import functions as F  # noqa: N812
 from lakemark import Client, Commit, DataFile, Writer
 from lakemark_core.bucket_tree import FileGroups
 from lakemark_core.errors import InvalidSchema
-from lakemark_core.merge_sql import COLUMNS, DELETE, DELTA_FIELDS, INSTANT, OPERATION, RESERVED, UPSERT, columns_text
-from lakemark_core.table_kind import TableKind
+from lakemark_core.merge_sql import (
+    COLUMNS,
+    DELETE,
+    DELTA_FIELDS,
+    INSTANT,
+    OPERATION,
+    UPSERT,
+    check_delta_names,
+    columns_text,
+)
+from lakemark_core.table_kind import NEVER_WAITS, TableKind
 from lakemark_core.types import ColumnValue, Field, Schema
 from lakemark_spark.batches import BucketGroup, batch_of
 from lakemark_spark.groups import instants_under, plan_of_groups, write_groups
 from lakemark_spark.schema import columns_for, to_spark
-
-NEVER_WAITS: Final = frozenset({"row", "column"})
-"""Policies under which writers of the same new keys do not exclude each other, so that none may begin a file group."""
 
 
 def upsert_deltas(
@@ -39,10 +44,10 @@ def upsert_deltas(
     writers begin one. Raises InvalidSchema, InvalidArgument, CommitConflict.
     """
     schema = writer.schema
-    check_names(schema, writer.table)
+    check_delta_names(schema, writer.table)
     given = given_fields(df, schema, kind, writer.table, partial=kind.merge_by == "column")
     rows = df.select(*columns_for(df.schema, schema, writer.table))
-    with batch_of(rows, schema, kind, writer.table, required_fields(schema, kind)) as batch:
+    with batch_of(rows, schema, kind, writer.table, kind.required_fields(schema)) as batch:
         plan = plan_of_groups(client, writer, branch, batch.groups)
         names = {group.name for group in batch.groups}
         groups = FileGroups(batch.groups)
@@ -75,7 +80,7 @@ def delete_deltas(
     ``partitions``: those that were looked into to find the keys. Raises InvalidArgument, CommitConflict.
     """
     schema = writer.schema
-    check_names(schema, writer.table)
+    check_delta_names(schema, writer.table)
     required = [schema.field(kind.ordering_column)] if kind.ordering_column else []
     with batch_of(rows.select(*delete_columns(schema, kind)), schema, kind, writer.table, required) as batch:
         if not batch.groups:
@@ -88,25 +93,13 @@ def delete_deltas(
         return writer.commit(files, metadata=metadata)
 
 
-def identifying_fields(schema: Schema, kind: TableKind) -> list[Field]:
-    """The columns that a row of a delete has: the key's and the ordering column, in the schema's order."""
-    return [field for field in schema.columns if _identifies(field, schema, kind)]
-
-
 def delete_columns(schema: Schema, kind: TableKind, deleted: Column | None = None) -> list[Column]:
-    """All columns of the table for rows of deletes; those that are not ``identifying_fields`` are null.
+    """All columns of the table for rows of deletes; those that do not identify the row are null.
 
     ``deleted``: which rows are deletes, if not all; the others are as they were.
     """
-    return [
-        F.col(f"`{one.name}`") if _identifies(one, schema, kind) else _nothing(one, deleted) for one in schema.columns
-    ]
-
-
-def required_fields(schema: Schema, kind: TableKind) -> list[Field]:
-    """The columns that have a value in every row, beside those of the key."""
-    names = {kind.ordering_column.lower()}
-    return [field for field in schema.columns if not field.nullable or field.name.lower() in names]
+    identifying = kind.identifying_fields(schema)
+    return [F.col(f"`{one.name}`") if one in identifying else _nothing(one, deleted) for one in schema.columns]
 
 
 def given_fields(df: DataFrame, schema: Schema, kind: TableKind, table: str, *, partial: bool) -> list[Field]:
@@ -116,11 +109,8 @@ def given_fields(df: DataFrame, schema: Schema, kind: TableKind, table: str, *, 
     """
     has = {name.lower() for name in df.columns}
     given = [field for field in schema.columns if field.name.lower() in has]
-    missing = [
-        field.name
-        for field in schema.columns
-        if field not in given and (not partial or _identifies(field, schema, kind))
-    ]
+    identifying = kind.identifying_fields(schema)
+    missing = [field.name for field in schema.columns if field not in given and (not partial or field in identifying)]
     if missing:
         why = (
             f"; {table} is merged by row, so a change has all columns: a row without some would set them to null"
@@ -133,13 +123,6 @@ def given_fields(df: DataFrame, schema: Schema, kind: TableKind, table: str, *, 
             table=table,
         )
     return given
-
-
-def check_names(schema: Schema, table: str) -> None:
-    """Raises InvalidSchema if a column has a name that deltas need."""
-    for field in schema.columns:
-        if field.name.lower() in RESERVED:
-            raise InvalidSchema(f"{table} has a column '{field.name}', a name that deltas need: rename it")
 
 
 def as_log(rows: DataFrame, operation: str | Column, instant: int, columns: Column | None) -> DataFrame:
@@ -163,10 +146,6 @@ def write_deltas(log: DataFrame, writer: Writer, kind: TableKind, existing: Sequ
     return [
         replace(file, kind="delta", base_instant=under.get(group, 0)) for file, group in zip(files, groups, strict=True)
     ]
-
-
-def _identifies(field: Field, schema: Schema, kind: TableKind) -> bool:
-    return field in kind.key_fields(schema) or field.name.lower() == kind.ordering_column.lower()
 
 
 def _nothing(field: Field, where: Column | None) -> Column:

@@ -9,11 +9,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark import Client, Commit, DataFile, Plan, Writer
-from lakemark_core.merge_sql import DELETE, OPERATION, UPSERT, columns_text
+from lakemark_core.merge_sql import DELETE, OPERATION, UPSERT, check_delta_names, columns_text
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import Field
 from lakemark_spark.batches import batch_of, by_bucket
-from lakemark_spark.deltas import as_log, check_names, delete_columns, given_fields, required_fields
+from lakemark_spark.deltas import as_log, delete_columns, given_fields
 from lakemark_spark.groups import files_of_groups, plan_of_groups, write_groups
 from lakemark_spark.merges import merge
 from lakemark_spark.reader import merged_rows
@@ -44,7 +44,7 @@ def upsert_groups(
         kind,
         UPSERT,
         given=None if len(given) == len(schema.columns) else given,
-        required=required_fields(schema, kind),
+        required=kind.required_fields(schema),
         branch=branch,
         metadata=metadata,
     )
@@ -87,7 +87,7 @@ def _change(
 ) -> Commit | None:
     """``given``: the columns that the rows have; None: all. Nothing is committed if there is nothing to change."""
     schema = writer.schema
-    check_names(schema, writer.table)
+    check_delta_names(schema, writer.table)
     with batch_of(rows, schema, kind, writer.table, required) as batch:
         plan = plan_of_groups(client, writer, branch, batch.groups)
         old = files_of_groups(plan, batch.groups)

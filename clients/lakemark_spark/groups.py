@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from lakemark import Client, DataFile, Plan, Writer
 from lakemark.files import groups_of
 from lakemark.reading.partitions import partitions_predicate
-from lakemark_core.bucket_tree import above, bucket_named, group_name
+from lakemark_core import bucket_tree
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import ColumnValue
 from lakemark_spark import layout
@@ -42,25 +42,8 @@ def instant_of(file: DataFile) -> int:
 
 def instants_under(files: Iterable[DataFile], groups: Iterable[BucketGroup]) -> dict[BucketGroup, int]:
     """For each of the groups the instant of the latest base file that shares keys with it; none: it is left out."""
-    own: dict[BucketGroup, int] = {}
-    with_below: dict[tuple[tuple[ColumnValue, ...], int], int] = {}
-    for file in files:
-        if file.kind != "base":
-            continue
-        instant, bucket = instant_of(file), bucket_named(file.file_group)
-        own[BucketGroup(file.partition, file.file_group)] = instant
-        for over in () if bucket is None else above(bucket):
-            with_below[file.partition, over] = max(instant, with_below.get((file.partition, over), 0))
-    under: dict[BucketGroup, int] = {}
-    for group in groups:
-        bucket = bucket_named(group.name)
-        names = [group.name] if bucket is None else [group_name(over) for over in above(bucket)]
-        instants = [own.get(BucketGroup(group.partition, name), 0) for name in names]
-        if bucket is not None:
-            instants.append(with_below.get((group.partition, bucket), 0))
-        if max(instants):
-            under[group] = max(instants)
-    return under
+    bases = ((file.partition, file.file_group, instant_of(file)) for file in files if file.kind == "base")
+    return {BucketGroup(*group): instant for group, instant in bucket_tree.instants_under(bases, groups).items()}
 
 
 def write_groups(rows: DataFrame, writer: Writer, kind: TableKind, more: Sequence[str] = ()) -> list[DataFile]:

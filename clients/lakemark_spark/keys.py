@@ -42,7 +42,7 @@ def key_fields(keys: str | Sequence[str], schema: Schema, given: Sequence[str], 
     """
     fields = [schema.field(name) for name in ([keys] if isinstance(keys, str) else keys)]
     if not fields:
-        raise InvalidArgument("keys=[] names no column: which rows are the same is told by at least one")
+        raise InvalidArgument("keys=[] names no column: name at least one, by which rows are told apart")
     if len(set(fields)) < len(fields):
         raise InvalidArgument(f"keys={list(keys)} names a column twice")
     has = {name.lower() for name in given}

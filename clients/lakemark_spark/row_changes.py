@@ -17,13 +17,13 @@ from lakemark.client.model import Operation
 from lakemark_core.errors import UnsupportedOperation
 from lakemark_core.evolution.sql import quoted
 from lakemark_core.expressions import to_sql
-from lakemark_core.merge_sql import DELETE, UPSERT, columns_text
-from lakemark_core.table_kind import TableKind
+from lakemark_core.merge_sql import DELETE, UPSERT, check_delta_names, columns_text
+from lakemark_core.table_kind import NEVER_WAITS, TableKind
 from lakemark_core.types import Field
 from lakemark_spark import layout
 from lakemark_spark.batches import Batch, batch_of, computed_once
 from lakemark_spark.clauses import CLAUSE, TARGET, Clause, Clauses, clauses_for
-from lakemark_spark.deltas import NEVER_WAITS, as_log, check_names, delete_columns, required_fields, write_deltas
+from lakemark_spark.deltas import as_log, delete_columns, write_deltas
 from lakemark_spark.footers import check_not_null, describe_files
 from lakemark_spark.group_rewrites import rewrite_groups
 from lakemark_spark.groups import files_of_groups, plan_of_groups, write_groups
@@ -99,7 +99,7 @@ def change_rows(
         if writer.committed:
             return _recorded(client, writer.commit(), table, branch)
         if kind.merges_on_read and kind.buckets:
-            check_names(writer.schema, table)
+            check_delta_names(writer.schema, table)
         run = _Buckets if kind.buckets else _Files
         change = replace(change, by=by)
         size = None if kind.buckets else file_size(client, table, definition.properties, branch)
@@ -229,7 +229,7 @@ class _Buckets(_Change):
         writer, kind = self.writer, self.kind
         source, plan, files, clauses = self._looked_up(stack)
         actions = self._actions(clauses, source, plan, files)
-        required = required_fields(writer.schema, kind)
+        required = kind.required_fields(writer.schema)
         batch = stack.enter_context(batch_of(actions, writer.schema, kind, writer.table, required))
         counts = self._counts(batch.rows, clauses)
         if clauses.inserts and not clauses.matched and source is not None:

@@ -132,7 +132,7 @@ def _query_of(df: DataFrame) -> str:
         ) from error
     if not query:
         raise InvalidArgument(
-            "this DataFrame is no batch of a stream: use the function in foreachBatch, or name the query, "
+            "this DataFrame is not a batch of a stream: use the function in foreachBatch, or name the query, "
             "stream_writer(…, query='orders')"
         )
     return str(query)

@@ -17,7 +17,6 @@ from lakemark_core.types import name_of_partition
 from lakemark_spark import layout
 from lakemark_spark.batches import batch_of, computed_once
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
-from lakemark_spark.deltas import required_fields
 from lakemark_spark.footers import check_not_null, describe_files
 from lakemark_spark.groups import write_groups
 from lakemark_spark.keys import count_keys, key_fields
@@ -118,7 +117,7 @@ def _files(
     """The files of ``rows``, which have the table's columns: one for each file group if the table has buckets."""
     schema = writer.schema
     if kind.buckets:
-        with batch_of(rows, schema, kind, writer.table, required_fields(schema, kind)) as batch:
+        with batch_of(rows, schema, kind, writer.table, kind.required_fields(schema)) as batch:
             return write_groups(batch.rows, writer, kind)
     with ExitStack() as stack:
         if kind.key:

@@ -66,6 +66,32 @@ def first_above(bucket: int, among: Collection[int]) -> int | None:
     return next((one for one in above(bucket) if one in among), None)
 
 
+def instants_under(
+    bases: Iterable[tuple[Place, str, int]], groups: Iterable[tuple[Place, str]]
+) -> dict[tuple[Place, str], int]:
+    """For each of the groups the instant of the latest base file that shares keys with it; none: it is left out.
+
+    ``bases`` has the place, the group and the instant of each base file.
+    """
+    own: dict[tuple[Place, str], int] = {}
+    with_below: dict[tuple[Place, int], int] = {}
+    for place, name, instant in bases:
+        bucket = bucket_named(name)
+        own[place, name] = instant
+        for over in () if bucket is None else above(bucket):
+            with_below[place, over] = max(instant, with_below.get((place, over), 0))
+    under: dict[tuple[Place, str], int] = {}
+    for place, name in groups:
+        bucket = bucket_named(name)
+        names = [name] if bucket is None else [group_name(over) for over in above(bucket)]
+        instants = [own.get((place, one), 0) for one in names]
+        if bucket is not None:
+            instants.append(with_below.get((place, bucket), 0))
+        if max(instants):
+            under[place, name] = max(instants)
+    return under
+
+
 class FileGroups(Generic[Place]):
     """File groups, each given by the place where it lies (its partition) and its name.
 

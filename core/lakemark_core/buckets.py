@@ -34,8 +34,13 @@ def hash_of_key(values: Sequence[ColumnValue], fields: Sequence[Field]) -> int:
     seed = SEED
     for value, field in zip(values, fields, strict=True):
         if value is not None:
-            seed = _HASHES[_kind(field)](value, field, seed)
+            seed = hash_of_value(value, field, seed)
     return seed - (1 << 32) if seed & 0x80000000 else seed
+
+
+def hash_of_value(value: ColumnValue, field: Field, seed: int) -> int:
+    """The hash of one column's value, which is not null, on top of that of the columns before it; both unsigned."""
+    return _HASHES[_kind(field)](value, field, seed)
 
 
 def buckets_of(predicate: Expr, kind: TableKind, schema: Schema) -> frozenset[int] | None:

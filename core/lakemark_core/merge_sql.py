@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from lakemark_core.errors import InvalidSchema
 from lakemark_core.evolution.sql import missing_sql, quoted
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import BIGINT, STRING, Field, Schema
@@ -34,6 +35,13 @@ _DELETED: Final = "lakemark_deleted"
 
 RESERVED: Final = frozenset({OPERATION, INSTANT, COLUMNS, _ROW, _UPSERTED, _DELETED})
 """Names that columns of a table that is merged cannot have."""
+
+
+def check_delta_names(schema: Schema, table: str) -> None:
+    """Raises InvalidSchema if a column has a name that deltas need."""
+    for field in schema.columns:
+        if field.name.lower() in RESERVED:
+            raise InvalidSchema(f"{table} has a column '{field.name}', a name that deltas need: rename it")
 
 
 def columns_text(fields: Sequence[Field]) -> str:

@@ -45,6 +45,10 @@ BUCKETS_MAX: Final = 1 << DEPTH_MAX
 SPLIT_BYTES: Final = 256 << 20
 DELETES_RETAINED_MS: Final = 7 * 24 * 3_600_000
 
+NEVER_WAITS: Final = frozenset({"row", "column"})
+"""Conflict policies under which writers of the same new keys do not exclude each other, so that none may begin a file
+group."""
+
 WriteMode: TypeAlias = Literal["copy-on-write", "merge-on-read"]
 MergeBy: TypeAlias = Literal["row", "column"]
 BucketIndex: TypeAlias = Literal["fixed", "extendible"]
@@ -80,6 +84,20 @@ class TableKind:
     def bucket_fields(self, schema: Schema) -> tuple[Field, ...]:
         """The columns whose hash is the bucket: those of the key that do not partition the table."""
         return tuple(field for field in self.key_fields(schema) if not schema.is_partition(field.name))
+
+    def identifying_fields(self, schema: Schema) -> list[Field]:
+        """The columns that a row of a delete has: the key's and the ordering column, in the schema's order."""
+        key, ordering = self.key_fields(schema), self.ordering_column.lower()
+        return [field for field in schema.columns if field in key or field.name.lower() == ordering]
+
+    def deletes_schema(self, schema: Schema) -> Schema:
+        """The ``identifying_fields`` as a schema, with the table's partition columns, which belong to the key."""
+        return Schema(tuple(self.identifying_fields(schema)), schema.partition_columns, schema.schema_id)
+
+    def required_fields(self, schema: Schema) -> list[Field]:
+        """The columns that have a value in every row, beside those of the key."""
+        ordering = self.ordering_column.lower()
+        return [field for field in schema.columns if not field.nullable or field.name.lower() == ordering]
 
     def group_name(self, bucket: int) -> str:
         """The name of a bucket's file group, the same in every partition."""

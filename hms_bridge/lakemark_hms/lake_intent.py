@@ -70,10 +70,10 @@ def _left(table: Table) -> str:
 def _what_is_wrong(name: str, value: str) -> str:
     if name == TYPE_PROPERTY:
         return (
-            f"{TYPE_PROPERTY} = {value!r} is no type of table: the only one is 'lake', and tables without it are Hive's"
+            f"{TYPE_PROPERTY} = {value!r} is not a type of table: the only one is 'lake'; tables without it are Hive's"
         )
     if name in PROPERTIES:
-        return f"property {name!r} is for lake tables only, and this is none: add {_WAY}, or leave it out"
+        return f"property {name!r} is only for lake tables, and this is not one: add {_WAY}, or leave it out"
     near = difflib.get_close_matches(name.lower(), PROPERTIES, n=1)
     guess = f"; did you mean {near[0]!r}?" if near else ""
     return f"property {name!r} is not known{guess} Those that begin with '{_OURS}' are: {', '.join(PROPERTIES)}"

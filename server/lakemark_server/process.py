@@ -101,6 +101,7 @@ class Service:
                 "grpc": settings.grpc_connections_max,
                 "hms": settings.hms_connections_max if settings.hms_enabled else 0,
                 "engine": 0 if settings.hms_engine_port is None else settings.hms_connections_max,
+                "web": settings.web_connections_max if settings.web_enabled else 0,
             }
         )
         if settings.metrics_port is not None:
@@ -138,7 +139,14 @@ class Service:
         self.timeline = Timeline(self.store, self.snapshots, clock, self.quotas)
         transaction_limits = TransactionLimits(timeout_ms=max(1, int(settings.txn_timeout_s * 1_000)))
         self.transactions = Transactions(self.catalog.mutations, transaction_limits)
-        self.doors = Doors(self.store, self.timeline, clock, int(settings.door_doubt_s * 1_000))
+        self.doors = Doors(
+            self.store,
+            self.timeline,
+            self.snapshots,
+            clock,
+            int(settings.door_doubt_s * 1_000),
+            settings.door_rewrite_bytes_max,
+        )
         self.comparer = Comparer(self.store, self.snapshots, self.timeline.log)
         self.cleaner = Cleaner(self.store, clock, self.snapshots)
         self.planner = Planner(self.snapshots.cache)
@@ -254,6 +262,7 @@ class Service:
         )
 
     def _web(self, clock: ClockMs) -> WebServer:
+        from lakemark_web.connection_limits import ConnectionLimits
         from lakemark_web.domains import Domains, ProcessFacts
         from lakemark_web.server import WebServer
 
@@ -276,12 +285,22 @@ class Service:
             events=self.events,
             sinks=self.sinks,
             listeners=self.listeners,
+            mounts=self.mounts,
             transactions=self.transactions,
             leases=lambda limit: self.store.read(lambda tx: leases.listed(tx, limit)),
             optimization=self.optimization,
             process=facts,
         )
-        return WebServer(domains, given.web_host, given.web_port, WEB_PORT, given.web_hosts, actions=given.web_actions)
+        limits = ConnectionLimits(self._connections["web"], given.web_peer_connections_max)
+        return WebServer(
+            domains,
+            given.web_host,
+            given.web_port,
+            WEB_PORT,
+            given.web_hosts,
+            limits,
+            actions=given.web_actions,
+        )
 
     def _mounted_databases(self) -> Mounted:
         from lakemark_hms.federation.mounted import Mounted
@@ -357,6 +376,7 @@ class Service:
             metrics=self.metrics_url,
             web=self.web_url,
             store=public_url(self.settings.store),
+            warehouse=self.settings.warehouse_uri,
         )
 
     def stop(self) -> None:

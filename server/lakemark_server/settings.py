@@ -83,6 +83,10 @@ class Settings(BaseSettings):
         [], description="names by which browsers may ask for it, beside localhost and addresses"
     )
     web_actions: bool = Field(False, description="whether to offer actions there: rollback, restore, tags, branches")
+    web_connections_max: int = Field(
+        256, ge=1, description="open connections there; for a further one the one that is idle longest is closed"
+    )
+    web_peer_connections_max: int = Field(128, ge=1, description="of one address")
     grpc_threads: int = Field(64, ge=1, le=1_000, description="gRPC requests worked on at once")
     grpc_reserved_threads: int = Field(
         8, ge=1, le=1_000, description="more of them, for reads when all others are busy"
@@ -166,6 +170,9 @@ class Settings(BaseSettings):
     )
     door_doubt_s: float = Field(
         20.0, gt=0, description="how long no statement is taken after one was given up whose call may still come"
+    )
+    door_rewrite_bytes_max: int = Field(
+        1 << 30, ge=1, description="how large the files of a statement into a table with a key may be"
     )
     request_retain_s: float = Field(86_400.0, gt=0, description="how long the answers to request ids are kept")
     cores: Literal["one", "all"] = Field(

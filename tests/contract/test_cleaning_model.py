@@ -159,7 +159,7 @@ def test_a_clean_deletes_just_what_nobody_has(tmp_path: Path) -> None:
         second = write(lake, "t", t.OVERWRITE_TABLE, 2)
         third = write(lake, "t", t.OVERWRITE_TABLE, 3)
         lake.timeline.savepoints.create(table, 2)
-        with pytest.raises(LakemarkError, match="say what is to stay"):
+        with pytest.raises(LakemarkError, match="say which versions are kept"):
             lake.cleaner.clean(table, Retention())
         done = lake.cleaner.clean(table, Retention(versions=1))
         assert (done.earliest_version, done.expired_versions, done.files, list(done.kept_versions)) == (3, 1, 1, [2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from itertools import chain
 
@@ -120,7 +121,7 @@ def test_writers_are_not_held_up_and_every_export_is_one_state(store: Store) -> 
 
 def test_a_log_that_grows_meanwhile_is_whole_in_every_export(store: Store) -> None:
     """Of each commit the export holds both entries, the end, and its part of the count, or none of them."""
-    log, done, grown = Space.of("log"), threading.Event(), threading.Event()
+    log, done, written = Space.of("log"), threading.Event(), list[int]()
 
     def append(tx: Transaction) -> None:
         for number in range(2):
@@ -131,7 +132,7 @@ def test_a_log_that_grows_meanwhile_is_whole_in_every_export(store: Store) -> No
     def write() -> None:
         while not done.is_set():
             store.transact(append)
-            grown.set()
+            written.append(1)
 
     fill(store, {b"ballast %04d" % number: bytes(2_000) for number in range(400)})
     writers = [threading.Thread(target=write) for _ in range(3)]
@@ -140,8 +141,10 @@ def test_a_log_that_grows_meanwhile_is_whole_in_every_export(store: Store) -> No
     try:
         sizes = []
         for _ in range(4):
-            grown.clear()
-            assert grown.wait(30)  # so that each export races with writes
+            # So that each export races with writes, of which those that ended before may be counted late.
+            until = len(written) + 2 * len(writers)
+            while len(written) < until and all(writer.is_alive() for writer in writers):
+                time.sleep(0.001)
             content = dict(exported(store))
             entries = [stamp_of(key, log.prefix) for key in sorted(content) if key.startswith(log.prefix)]
             assert len(entries) == 2 * counter(content[b"n"])

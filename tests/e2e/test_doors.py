@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from lakemark import Client
+from lakemark_server.process import Service
 from tests.e2e.spark_runner import SparkProcess, SparkStatementError
 
 pytestmark = pytest.mark.spark
@@ -133,3 +134,49 @@ def test_hives_own_writer_and_other_changes_are_refused(client: Client, spark: S
     assert spark.sql(f"SELECT * FROM doors.hp{name}") == []
     spark.sql(f"INSERT INTO {table}__append VALUES (2)")
     assert spark.sql(f"SELECT * FROM {table}") == [(2,)]
+
+
+def test_changes_by_key(client: Client, spark: SparkProcess, service: Service, name: str) -> None:
+    """Written through doors, and read by plain Spark, by the reader of PySpark and in memory."""
+    table = f"doors.k{name}"
+    spark.sql(
+        f"CREATE TABLE {table} (Id BIGINT, code CHAR(3), state STRING, at TIMESTAMP, price DECIMAL(8,2), day DATE) "
+        "USING parquet PARTITIONED BY (day) TBLPROPERTIES ('lakemark.type'='lake', "
+        "'lakemark.primary-key'='id,code,day', 'lakemark.bucket.count'='4', 'lakemark.write.mode'='merge-on-read', "
+        "'lakemark.merge.ordering-column'='at')"
+    )
+    at, day = "TIMESTAMP'2026-01-01 08:00:00'", "DATE'1500-01-01'"
+    spark.sql(
+        f"INSERT INTO {table}__upsert SELECT id, 'a', 'new', {at}, id / 4, date_add({day}, CAST(id % 2 AS INT)) "
+        "FROM range(40)"
+    )
+    later = f"{at} + make_dt_interval(0, 1)"
+    spark.sql(f"INSERT INTO {table}__upsert PARTITION (day = {day}) SELECT 2, 'a', 'paid', {later}, 9.5")
+    spark.sql(f"INSERT INTO {table}__upsert VALUES (2, 'a', 'late', {at}, 1, {day}), (7, 'ab', NULL, {at}, 1, {day})")
+    spark.sql(f"INSERT INTO {table}__delete SELECT id, code, {later}, day FROM {table} WHERE id BETWEEN 10 AND 19")
+    assert "several rows with one key" in refused(
+        spark, f"INSERT INTO {table}__upsert SELECT 1, 'a', 'x', {at}, 1, {day} FROM range(2)"
+    )
+    assert f"use {table}__upsert" in refused(spark, f"INSERT INTO {table}__append TABLE {table}")
+
+    expected = {(number, "a  "): "new" for number in range(40) if number not in range(10, 20)}
+    expected |= {(2, "a  "): "paid", (7, "ab "): None}
+    query = f"SELECT id, code, state FROM {table}"
+    assert dict(map(_pair, spark.sql(query))) == expected
+    read = "import lakemark_spark; rows = lakemark_spark.read(spark, {!r}, server={!r}).collect(); "
+    result = "result = [(row.Id, row.code, row.state) for row in rows]"
+    assert dict(map(_pair, spark.python(read.format(table, service.grpc_address) + result))) == expected
+    in_memory = [(row["Id"], row["code"], row["state"]) for row in client.read(table).to_pylist()]
+    assert dict(map(_pair, in_memory)) == expected
+    assert spark.sql(f"SELECT count(*) FROM doors.`k{name}@v1`") == [(40,)]
+    buckets = {(file.partition, file.bucket) for file in client.plan(table, "id = 7 AND code = 'ab '").files()}
+    (number,) = spark.sql("SELECT pmod(hash(7L, 'ab '), 4)")[0]
+    assert {bucket for _, bucket in buckets} >= {number}
+    where = f"id = 7 AND day = {day}"
+    spark.sql(f"INSERT INTO {table}__overwrite SELECT * FROM {table} WHERE {where}")
+    assert spark.sql(f"SELECT id, code, price FROM {table} WHERE day = {day}") == [(7, "ab ", Decimal("1.00"))]
+
+
+def _pair(row: tuple[int, str, str | None]) -> tuple[tuple[int, str], str | None]:
+    number, code, state = row
+    return (number, code), state

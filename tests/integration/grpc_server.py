@@ -9,13 +9,14 @@ from typing import Any
 
 from lakemark import Client
 from lakemark.client.calls import Backoff
+from lakemark_server.context.clock import ClockMs, now_ms
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
 from tests.stores import store_url
 
 
 @contextmanager
-def running_service(directory: Path, **settings: Any) -> Iterator[Service]:
+def running_service(directory: Path, clock: ClockMs = now_ms, **settings: Any) -> Iterator[Service]:
     """A service without the Hive Metastore protocol, with its data in ``directory``. ``settings``: further settings."""
     given: dict[str, Any] = {
         "store": store_url(directory),
@@ -26,7 +27,7 @@ def running_service(directory: Path, **settings: Any) -> Iterator[Service]:
         "log_level": "error",
         **settings,
     }
-    with Service(Settings(**given)) as service:
+    with Service(Settings(**given), clock=clock) as service:
         yield service
 
 

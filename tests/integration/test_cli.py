@@ -303,6 +303,20 @@ def test_serve_tells_of_a_port_in_use_in_one_line(tmp_path: Path, taken: str, ot
     assert not (tmp_path / "lakemark.db").exists()
 
 
+def test_serve_tells_the_whole_paths_of_store_and_warehouse(tmp_path: Path) -> None:
+    ports = [word for name in ("grpc", "hms", "web") for word in (f"--{name}-port", "0")]
+    places = ["--store", "sqlite:///a/lakemark.db", "--warehouse", "a/wh", "--log-format", "json"]
+    command = [sys.executable, "-c", "from lakemark.cli.app import main; main()", "serve", *ports, *places]
+    served = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert served.stdout
+    assert served.stdout.readline().startswith("lakemark ready grpc=")
+    served.terminate()
+    _, log = served.communicate(timeout=60)
+    (ready,) = (line for line in map(json.loads, log.splitlines()) if line["event"] == "ready")
+    assert ready["store"] == f"sqlite:///{tmp_path}/a/lakemark.db"
+    assert ready["warehouse"] == f"file:{tmp_path}/a/wh"
+
+
 def test_verify_checks_a_store_served_or_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"sqlite:///{tmp_path}/service/lakemark.db"
     (tmp_path / "service").mkdir()

@@ -215,10 +215,10 @@ def test_ranges_and_branches_are_named_with_the_table(cli: Cli, history: list[in
         (["files", "list", "default.t@dev", "--version", "1"], 2, "leave out the options"),
         (["plan", "default.t@v1", "--branch", "dev"], 2, "leave out the options"),
         (["files", "list", "default.t@v1..v2"], 2, "'lakemark files changes' reads a range"),
-        (["files", "changes", "default.t"], 2, "say from where: --since VERSION, or default.t@v10..v12"),
-        (["files", "changes", "default.t@dev"], 2, "takes a range behind the @"),
+        (["files", "changes", "default.t"], 2, "say where to begin: --since VERSION, or default.t@v10..v12"),
+        (["files", "changes", "default.t@dev"], 2, "takes a range after the @"),
         (["files", "changes", "default.t@v1..v2", "--upto", "2"], 2, "leave out the options"),
-        (["timeline", "versions", "default.t@v1"], 2, "takes a branch behind the @"),
+        (["timeline", "versions", "default.t@v1"], 2, "takes a branch after the @"),
         (["timeline", "versions", "default.t@dev", "--branch", "main"], 2, "leave out the options"),
     ],
 )

@@ -14,19 +14,44 @@ from tests.integration.grpc_server import running_service
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("build/generated", "clients", "core")
+SETUP = "A table to read"
+
+
+def programs_of(page: str) -> dict[str, str]:
+    """The Python of each section of a page by its title; "" before the first."""
+    _, *parts = re.split(r"^## (.*)$", "\n## \n" + (ROOT / "docs" / page).read_text(), flags=re.MULTILINE)
+    blocks = {
+        title: re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        for title, text in zip(parts[::2], parts[1::2], strict=True)
+    }
+    return {title: "\n".join(programs) for title, programs in blocks.items() if programs}
+
+
+RECIPES = programs_of("engines.md")
+
+
+def test_there_is_a_recipe_for_each_engine() -> None:
+    assert RECIPES.keys() >= {SETUP, "DuckDB", "Polars", "pandas", "pyarrow", "Dask"}
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("page", "blocks_min"), [("engines.md", 8), ("moving-tables.md", 1)])
-def test_the_recipes_of_the_page(tmp_path: Path, page: str, blocks_min: int) -> None:
-    text = (ROOT / "docs" / page).read_text()
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert len(blocks) >= blocks_min
-    program = tmp_path / "recipes.py"
-    program.write_text("\n".join(blocks))
+@pytest.mark.parametrize("engine", [title for title in RECIPES if title != SETUP])
+def test_the_recipe_of_an_engine(tmp_path: Path, engine: str) -> None:
+    run_program(tmp_path, RECIPES[SETUP] + RECIPES[engine])
+
+
+@pytest.mark.timeout(600)
+def test_the_page_about_other_formats(tmp_path: Path) -> None:
+    run_program(tmp_path, "\n".join(programs_of("moving-tables.md").values()))
+
+
+def run_program(directory: Path, text: str) -> None:
+    """Runs it against a new service."""
+    program = directory / "recipes.py"
+    program.write_text(text)
     path = os.pathsep.join(str(ROOT / package) for package in PACKAGES)
 
-    with running_service(tmp_path) as service:
+    with running_service(directory) as service:
         done = subprocess.run(
             [environment.interpreter("engines"), program],
             env={**os.environ, "PYTHONPATH": path, "LAKEMARK_SERVER": service.grpc_address},

@@ -264,8 +264,8 @@ def test_nothing_else_of_a_lake_table_can_be_altered(reading: Client, catalog: C
         ({"lakemark.typ": "lake"}, "'lakemark.typ' is not known; did you mean 'lakemark.type'?"),
         ({"lakemark.Type": "lake"}, "'lakemark.Type' is not known; did you mean 'lakemark.type'?"),
         ({"LAKEMARK.TYPE": "lake"}, "'LAKEMARK.TYPE' is not known; did you mean 'lakemark.type'?"),
-        ({"lakemark.type": "lakes"}, "lakemark.type = 'lakes' is no type of table: the only one is 'lake'"),
-        ({"lakemark.conflict.policy": "table"}, "is for lake tables only, and this is none: add TBLPROPERTIES"),
+        ({"lakemark.type": "lakes"}, "lakemark.type = 'lakes' is not a type of table: the only one is 'lake'"),
+        ({"lakemark.conflict.policy": "table"}, "is only for lake tables, and this is not one: add TBLPROPERTIES"),
     ],
 )
 def test_what_seems_to_be_meant_as_a_lake_table_is_no_warehouse_table(

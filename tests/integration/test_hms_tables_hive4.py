@@ -218,7 +218,7 @@ def test_what_a_view_was_made_of_survives_and_can_be_replaced(raw: Raw, client: 
     refused = raw.call(
         "update_creation_metadata", catName="hive", dbname="default", tbl_name="t", creation_metadata=new
     )
-    assert "no materialized view" in refused.o2.message
+    assert "is not a materialized view" in refused.o2.message
 
 
 # -- compare-and-swap -------------------------------------------------------------------------------------------------

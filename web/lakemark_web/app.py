@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
@@ -38,10 +38,12 @@ from lakemark_server.catalog.names import DEFAULT_CATALOG, catalog_name
 from lakemark_server.catalog.search import BEGINNING, TablePlace
 from lakemark_server.context import caller, deadline
 from lakemark_web import api, guard, texts
+from lakemark_web.addresses import page_path, table_path
+from lakemark_web.connection_limits import ConnectionLimits
 from lakemark_web.domains import Domains
 from lakemark_web.gate import Gate
 from lakemark_web.live import LiveStreams
-from lakemark_web.pages import actions, events, moments, optimizer, overview, service
+from lakemark_web.pages import actions, events, group_actions, moments, optimizer, overview, service
 from lakemark_web.pages import table as table_pages
 from lakemark_web.pages.table import TableRequest
 from lakemark_web.summaries import Summaries
@@ -80,13 +82,13 @@ class WebSettings:
 class Pages:
     """All pages, as an ASGI application (``app``)."""
 
-    def __init__(self, domains: Domains, settings: WebSettings) -> None:
+    def __init__(self, domains: Domains, settings: WebSettings, limits: ConnectionLimits) -> None:
         self._domains = domains
         self._settings = settings
         self._surveys = Surveys(domains)
         self._summaries = Summaries(domains.snapshots)
         self._secret = secrets.token_bytes(32)
-        self._live = LiveStreams(domains)
+        self._live = LiveStreams(domains, limits)
         self._statics = {path.name: path.read_bytes() for path in sorted((HERE / "static").iterdir())}
         self._build = hashlib.sha256(b"".join(self._statics.values())).hexdigest()[:12]
         self._threads = CapacityLimiter(THREADS)
@@ -97,6 +99,8 @@ class Pages:
                 Route("/", self._page(self._overview)),
                 Route("/events", self._page(self._events)),
                 Route("/optimizer", self._page(self._optimizer)),
+                Route("/optimizer/action", self._page(self._ask_group)),
+                Route("/optimizer/action", self._act_group, methods=["POST"]),
                 Route("/service", self._page(self._service)),
                 Route(f"{table}", self._page(self._summary)),
                 Route(f"{table}/files", self._page(self._files)),
@@ -134,13 +138,20 @@ class Pages:
         return answered
 
     async def _in_thread(self, view: View, request: Request) -> Response:
-        return await to_thread.run_sync(self._timed, view, request, limiter=self._threads)
+        ends = deadline.Deadline.after(REQUEST_S_MAX)  # so that what has waited long for its turn takes none
+        return await to_thread.run_sync(self._timed, view, request, ends, limiter=self._threads)
 
-    def _timed(self, view: View, request: Request) -> Response:
+    def _timed(self, view: View, request: Request, ends: deadline.Deadline) -> Response:
+        ends.check()
         begun = time.perf_counter()
-        with caller.named(lambda: _who(request)), deadline.within(deadline.Deadline.after(REQUEST_S_MAX)):
+        with caller.named(lambda: _who(request)), deadline.within(ends):
             try:
                 response = view(request)
+            except NotFound:
+                mounted = self._mounted(request)
+                if mounted is None:
+                    raise
+                response = mounted
             except (LakemarkError, HTTPException):
                 raise
             except Exception as error:
@@ -151,6 +162,17 @@ class Pages:
     def _html(self, template: str, status: HTTPStatus = HTTPStatus.OK, /, **shown: Any) -> Response:
         text = self._templates.get_template(template).render(now_ms=self._domains.clock(), **shown)
         return Response(text, status, {"cache-control": "no-store"}, "text/html")
+
+    def _mounted(self, request: Request) -> Response | None:
+        """What is said of a table of a database of another Metastore; None: the address is of no such table."""
+        if request.method != "GET" or "table" not in request.path_params:
+            return None
+        asked = _asked(request, {})
+        try:
+            mount = self._domains.mounts.get(asked.catalog, asked.database)
+        except NotFound:
+            return None
+        return self._html("mounted.html", mount=mount, catalog=asked.catalog, table=asked.table)
 
     def _http_error(self, request: Request, error: Exception) -> Response:
         status = HTTPStatus(error.status_code) if isinstance(error, HTTPException) else HTTPStatus.NOT_FOUND
@@ -209,7 +231,8 @@ class Pages:
     def _optimizer(self, request: Request) -> Response:
         given = request.query_params
         shown = optimizer.groups(self._domains, given.get("before", ""))
-        return self._html("optimizer.html", **shown, shown_catalog=self._known(_catalog(given)))
+        catalog = self._known(_catalog(given))
+        return self._html("optimizer.html", **shown, shown_catalog=catalog, done="done" in given)
 
     def _summary(self, request: Request) -> Response:
         asked = _asked(request)
@@ -222,7 +245,7 @@ class Pages:
         given, asked = request.query_params, _asked(request)
         offset = moments.whole("offset", given.get("offset") or "0")
         if "partition" in given:
-            shown = table_pages.partition(self._domains, self._summaries, asked, given["partition"], offset)
+            shown = table_pages.partition(self._domains, asked, given["partition"], offset)
             return self._html("partition.html", **shown)
         shown = table_pages.files(self._domains, self._summaries, asked, given.get("sort", ""), offset)
         return self._html("files.html", **shown)
@@ -256,11 +279,20 @@ class Pages:
         asked = _asked(request, {})
         shown = table_pages.frame(self._domains, asked)
         action = actions.asked_for(shown["table"], request.query_params)
+        return self._asked(request, action, "confirm.html", shown)
+
+    def _ask_group(self, request: Request) -> Response:
+        self._require_actions()
+        action = group_actions.asked_for(request.query_params)
+        catalog = self._known(_catalog(request.query_params))
+        return self._asked(request, action, "confirm_group.html", {"shown_catalog": catalog})
+
+    def _asked(self, request: Request, action: actions.Action, template: str, shown: Mapping[str, Any]) -> Response:
         cookie = request.cookies.get(guard.COOKIE, "")
         fresh = "" if guard.is_cookie(cookie) else guard.new_cookie()
         token = guard.token_of(self._secret, fresh or cookie)
         request_id = f"web-{secrets.token_hex(16)}"
-        response = self._html("confirm.html", action=action, token=token, request_id=request_id, **shown)
+        response = self._html(template, action=action, token=token, request_id=request_id, **shown)
         # What is compressed together with text of the address could be found out by the length of the answer.
         response.headers["content-encoding"] = "identity"
         if fresh:
@@ -271,7 +303,26 @@ class Pages:
         form = await _form(request)
         return await self._in_thread(lambda request: self._acted(request, form), request)
 
+    async def _act_group(self, request: Request) -> Response:
+        form = await _form(request)
+        return await self._in_thread(lambda request: self._acted_on_group(request, form), request)
+
     def _acted(self, request: Request, form: Mapping[str, str]) -> Response:
+        self._let_in(request, form)
+        asked = _asked(request, {})
+        table = self._domains.catalog.get_lake_table(asked.catalog, asked.database, asked.table)
+        action = actions.run(self._domains, table, form)
+        path = table_path(asked.catalog, asked.database, asked.table, action.page)
+        return RedirectResponse(f"{path}?done=yes", HTTPStatus.SEE_OTHER)
+
+    def _acted_on_group(self, request: Request, form: Mapping[str, str]) -> Response:
+        self._let_in(request, form)
+        group_actions.run(self._domains, form)
+        path = page_path("/optimizer", _catalog(request.query_params), done="yes")
+        return RedirectResponse(path, HTTPStatus.SEE_OTHER)
+
+    def _let_in(self, request: Request, form: Mapping[str, str]) -> None:
+        """Logs and refuses what does not come from a page of ours. Raises FailedPrecondition, HTTPException."""
         why_not = guard.why_not_act(
             request.headers.get("host", ""),
             request.headers.get("origin", ""),
@@ -290,12 +341,7 @@ class Pages:
             )
         self._require_actions()
         if why_not:
-            return self._html("error.html", HTTPStatus.FORBIDDEN, message=why_not, code="refused")
-        asked = _asked(request, {})
-        table = self._domains.catalog.get_lake_table(asked.catalog, asked.database, asked.table)
-        action = actions.run(self._domains, table, form)
-        path = table_path(asked.catalog, asked.database, asked.table, action.page)
-        return RedirectResponse(f"{path}?done=yes", HTTPStatus.SEE_OTHER)
+            raise HTTPException(HTTPStatus.FORBIDDEN, why_not)
 
     def _require_actions(self) -> None:
         """Raises FailedPrecondition while they are switched off."""
@@ -312,12 +358,6 @@ class Pages:
         return catalog
 
 
-def table_path(catalog: str, database: str, table: str, page: str = "") -> str:
-    """The address of a page of a table."""
-    parts = ["tables", catalog, database, table, *([page] if page else [])]
-    return "/" + "/".join(quote(part, safe="") for part in parts)
-
-
 def _templates(domains: Domains, build: str, actions_on: bool) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(HERE / "templates"),
@@ -326,6 +366,7 @@ def _templates(domains: Domains, build: str, actions_on: bool) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        finalize=_seen,
     )
     environment.filters |= {
         "size": texts.size,
@@ -336,16 +377,23 @@ def _templates(domains: Domains, build: str, actions_on: bool) -> Environment:
         "ago": texts.ago,
         "duration": texts.duration,
         "words": texts.words,
+        "exact": texts.Exact,
         "quoted": lambda text: quote(str(text), safe=""),
     }
     environment.globals |= {
         "table_path": table_path,
+        "page_path": page_path,
         "build": build,
         "actions_on": actions_on,
         "default_catalog": DEFAULT_CATALOG,
         "process": domains.process,
     }
     return environment
+
+
+def _seen(value: object) -> object:
+    """What a template shows for a value. What macros made has been through it already."""
+    return value if type(value) is not str else texts.visible(value)
 
 
 def _catalog(given: Mapping[str, str]) -> str:
@@ -369,8 +417,8 @@ async def _form(request: Request) -> dict[str, str]:
         raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the form is too large")
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "this is no form of these pages")
-    body = await request.body()
     try:
+        body = await request.body()
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
-    except ValueError as error:
+    except (ValueError, ClientDisconnect) as error:
         raise HTTPException(HTTPStatus.BAD_REQUEST, "the form cannot be read") from error

@@ -10,6 +10,7 @@ from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.context.clock import ClockMs
 from lakemark_server.events.service import Events
 from lakemark_server.listeners.registry import Listeners
+from lakemark_server.mounts.registry import Mounts
 from lakemark_server.optimization.service import Optimization
 from lakemark_server.sinks.registry import Sinks
 from lakemark_server.snapshots.service import Snapshots
@@ -47,6 +48,7 @@ class Domains:
     events: Events
     sinks: Sinks
     listeners: Listeners
+    mounts: Mounts
     transactions: Transactions
     leases: Callable[[int], Sequence[Lease]]
     optimization: Optimization

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Final
@@ -12,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from lakemark_core.errors import LakemarkError, NotFound
 from lakemark_proto.v1 import events_pb2
@@ -19,9 +21,9 @@ from lakemark_server.catalog.names import legal_catalog
 from lakemark_server.events.consumers import END
 from lakemark_server.events.feed import Following
 from lakemark_server.events.filters import EventFilter, filter_of
+from lakemark_web.connection_limits import ConnectionLimits
 from lakemark_web.domains import Domains
 
-STREAMS_MAX: Final = 64
 STREAM_S_MAX: Final = 600.0
 """Then the browser asks again."""
 
@@ -30,12 +32,29 @@ PAUSE_S: Final = 1.0
 """Between two looks at the log at least, however many events there are."""
 
 
+class _Stream(StreamingResponse):
+    """``on_end`` is called once it has ended, however it does."""
+
+    def __init__(self, told: AsyncIterator[str], on_end: Callable[[], None]) -> None:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(told, headers=headers, media_type="text/event-stream")
+        self._on_end = on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._on_end()
+
+
 class LiveStreams:
     """For the thread of one event loop."""
 
-    def __init__(self, domains: Domains) -> None:
+    def __init__(self, domains: Domains, limits: ConnectionLimits) -> None:
+        self._limits = limits
         self._catalog, self._events = domains.catalog, domains.events
         self._wakes: set[Callable[[], None]] = set()
+        self._of_host: Counter[str] = Counter()
         self._closed = False
 
     def close(self) -> None:
@@ -46,16 +65,20 @@ class LiveStreams:
 
     async def stream(self, request: Request) -> Response:
         """Tells of events that fit ``only``. Raises HTTPException when there are too many streams, LakemarkError."""
-        if len(self._wakes) >= STREAMS_MAX or self._closed:
+        host = request.client.host if request.client else ""
+        limits, open_now = self._limits, self._of_host.total()
+        if open_now >= limits.streams_max or self._of_host[host] >= limits.peer_streams_max or self._closed:
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "too many pages are open; load this one again later")
         only = request.query_params.get("only", "")
         wanted = filter_of(events_pb2.EventFilter(patterns=[only] if only else []))
         catalog = legal_catalog(request.query_params.get("catalog", ""))
-        return StreamingResponse(
-            self._told(catalog, wanted),
-            media_type="text/event-stream",
-            headers={"cache-control": "no-store", "x-accel-buffering": "no"},
-        )
+        self._of_host[host] += 1  # before any other request is looked at
+        return _Stream(self._told(catalog, wanted), lambda: self._leave(host))
+
+    def _leave(self, host: str) -> None:
+        self._of_host[host] -= 1
+        if not self._of_host[host]:
+            del self._of_host[host]
 
     async def _told(self, catalog: str, wanted: EventFilter) -> AsyncIterator[str]:
         loop, fresh = asyncio.get_running_loop(), asyncio.Event()

@@ -10,11 +10,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
-from urllib.parse import quote
 
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_server.optimization.service import Optimization
 from lakemark_web import texts
+from lakemark_web.addresses import page_path, table_path
 
 TABLES_A_PAGE: Final = 500
 STOPPED_NAMED: Final = 5
@@ -58,8 +58,7 @@ class OptimizerNeeds(NamedTuple):
             OptimizerMatter(
                 f"the optimizer has stopped on {texts.counted(one.partitions, 'partition')} of "
                 f"{one.database}.{one.table} after failures{': ' + one.reason[:_CHARS] if one.reason else ''}",
-                f"/tables/{quote(self.catalog, safe='')}/{quote(one.database, safe='')}/{quote(one.table, safe='')}"
-                "/optimizing",
+                table_path(self.catalog, one.database, one.table, "optimizing"),
             )
             for one in self.stopped
         ]
@@ -67,14 +66,15 @@ class OptimizerNeeds(NamedTuple):
         if more:
             verb = "has" if more == 1 else "have"
             text = f"{texts.counted(more, 'further table')} {verb} partitions on which the optimizer has stopped"
-            told.append(OptimizerMatter(text, f"/events?kind=stopped&catalog={quote(self.catalog, safe='')}"))
+            told.append(OptimizerMatter(text, page_path("/events", self.catalog, kind="stopped")))
         for group, tables in self.waiting:
             if group in self.without_workers:
                 waits = "waits" if tables == 1 else "wait"
                 text = f"group {group} of the optimizer has no worker, and {texts.counted(tables, 'table')} {waits}"
-                told.append(OptimizerMatter(text, "/optimizer"))
+                told.append(OptimizerMatter(text, page_path("/optimizer", self.catalog)))
         if self.waiting and not self.leader:
-            told.append(OptimizerMatter("tables wait for the optimizer, and no process plans", "/optimizer"))
+            text = "tables wait for the optimizer, and no process plans"
+            told.append(OptimizerMatter(text, page_path("/optimizer", self.catalog)))
         return told
 
 

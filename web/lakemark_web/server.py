@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from lakemark_server.host.ports import cannot_listen
+from lakemark_web.connection_limits import ConnectionLimits
 from lakemark_web.domains import Domains
 
 if TYPE_CHECKING:
@@ -18,10 +19,7 @@ if TYPE_CHECKING:
 
     from lakemark_web.app import Pages
 
-CONNECTIONS_MAX: Final = 256
-STOP_S: Final = 2
 _BACKLOG: Final = 128
-_KEEP_ALIVE_S: Final = 15
 
 _log = structlog.get_logger(__name__)
 
@@ -34,9 +32,17 @@ class WebServer:
     """
 
     def __init__(
-        self, domains: Domains, host: str, port: int | None, usual_port: int, hosts: Collection[str], *, actions: bool
+        self,
+        domains: Domains,
+        host: str,
+        port: int | None,
+        usual_port: int,
+        hosts: Collection[str],
+        limits: ConnectionLimits,
+        *,
+        actions: bool,
     ) -> None:
-        self._domains, self._hosts, self._actions = domains, hosts, actions
+        self._domains, self._hosts, self._limits, self._actions = domains, hosts, limits, actions
         self.host = host
         self._socket = _listening(host, port, usual_port)
         self.port = int(self._socket.getsockname()[1])
@@ -74,27 +80,11 @@ class WebServer:
             _log.exception("the web page has ended")
 
     def _serve(self) -> None:
-        import uvicorn
-
         from lakemark_web.app import Pages, WebSettings
+        from lakemark_web.connections import http_server
 
-        pages = Pages(self._domains, WebSettings(self._hosts, self._actions))
-        config = uvicorn.Config(
-            pages.app,
-            loop="asyncio",
-            http="h11",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=CONNECTIONS_MAX,
-            backlog=_BACKLOG,
-            timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=STOP_S,
-        )
-        server = uvicorn.Server(config)
+        pages = Pages(self._domains, WebSettings(self._hosts, self._actions), self._limits)
+        server = http_server(pages.app, self._limits)
         threading.Thread(target=self._wait_for_stop, args=(pages, server), name="web stop", daemon=True).start()
         try:
             server.run(sockets=[self._socket])

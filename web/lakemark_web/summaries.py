@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from lakemark_server.file_index.cache import ByteLru
 from lakemark_server.snapshots.service import Snapshots, TableSnapshot
-from lakemark_web.file_health import FileSummary, summarize
-from lakemark_web.survey import target_bytes
+from lakemark_web.file_health import LISTED_BYTES_MAX, FileGoal, FileSummary, goal_of, summarize
 
-_CACHE_BYTES = 16 << 20
-_Key = tuple[int, str, int, int]
+_CACHE_BYTES = 2 * LISTED_BYTES_MAX
+_Key = tuple[int, str, int, FileGoal]
 
 
 class Summaries:
-    """Thread-safe; takes some 16 MiB at most."""
+    """Thread-safe; takes some 32 MiB at most."""
 
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
@@ -20,10 +19,10 @@ class Summaries:
 
     def of(self, loaded: TableSnapshot) -> FileSummary:
         """The summary of a snapshot."""
-        version, target = loaded.snapshot.version, target_bytes(loaded.table)
-        key = (loaded.table.table_id, loaded.lineage.owner(version), version, target)
+        version, goal = loaded.snapshot.version, goal_of(loaded.table.record.properties)
+        key = (loaded.table.table_id, loaded.lineage.owner(version), version, goal)
         summary = self._kept.get(key)
         if summary is None:
-            summary = summarize(loaded.snapshot, target)
+            summary = summarize(loaded.snapshot, goal)
             self._kept.put(key, summary)
         return summary

@@ -2,8 +2,8 @@
 
 The store has no such list, and a page cannot read ten thousand tables. So once somebody has opened the overview, a
 thread looks at one table after the other, follows the log of events from then on, and looks again at what has changed.
-It takes at most a quarter of one processor, and ends when nobody has opened a page for a while. All of it is in memory,
-bounded, and can be lost.
+There is one thread for all catalogs. It takes at most a quarter of one processor, and ends when nobody has opened a
+page for a while. All of it is in memory, bounded, and can be lost.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ import contextvars
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
 
-from lakemark_core.errors import InvalidArgument, LakemarkError, NotFound, UnsupportedOperation
-from lakemark_core.file_layout import FILE_BYTES, layout_of
+from lakemark_core.errors import LakemarkError, NotFound, UnsupportedOperation
 from lakemark_proto.v1 import events_pb2
-from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.search import BEGINNING, TablePlace
 from lakemark_server.events.consumers import END
 from lakemark_server.events.filters import EVERYTHING
@@ -29,10 +27,12 @@ from lakemark_server.kv import StoreClosed
 from lakemark_server.snapshots.service import SnapshotReference
 from lakemark_web.domains import Domains
 from lakemark_web.event_texts import EventLine, line_of
-from lakemark_web.file_health import NOTHING, FileTotals, summarize
+from lakemark_web.file_health import NOTHING, FileGoal, FileTotals, goal_of, summarize
 from lakemark_web.optimizer_watch import OptimizerWatch
 
 TABLES_MAX: Final = 100_000
+"""Of all catalogs together."""
+
 RECENT_MS: Final = 3_600_000
 RECENT_MAX: Final = 20_000
 """Commits, and refusals, of the last hour that are kept; and events that are read to find them."""
@@ -51,7 +51,7 @@ _REST_S_MAX: Final = 30.0
 _WORK_S: Final = 0.01
 """Of processor time, before a rest."""
 
-_CATALOGS_MAX: Final = 16
+CATALOGS_MAX: Final = 16
 
 _log = structlog.get_logger(__name__)
 
@@ -66,7 +66,7 @@ class SurveyedTable:
     version: int = 0
     committed_ms: int = 0
     totals: FileTotals | None = None
-    target_bytes: int = 0
+    goal: FileGoal | None = None
     problem: str = ""
 
 
@@ -83,32 +83,32 @@ class CommitSeen:
     rows: int
 
 
-def target_bytes(table: LakeTable) -> int:
-    """How large files of the table should be."""
-    try:
-        return layout_of(table.record.properties).target_bytes
-    except InvalidArgument:  # of an earlier build
-        return FILE_BYTES
-
-
 class CatalogSurvey:
-    """Of one catalog. Thread-safe for readers. ``touch`` keeps it going."""
+    """Of one catalog. Thread-safe for readers; one other thread takes the steps.
 
-    def __init__(self, domains: Domains, catalog: str) -> None:
+    ``wake`` is called when there is something to look at. ``room``: whether one table more may be kept.
+    """
+
+    def __init__(
+        self, domains: Domains, catalog: str, wake: Callable[[], None], room: Callable[[], bool] = lambda: True
+    ) -> None:
         self.catalog = catalog
         self.optimizer = OptimizerWatch(domains.optimization, catalog)
         self._domains = domains
         self._states: dict[int, SurveyedTable] = {}
         self._pending: OrderedDict[int, TablePlace] = OrderedDict()
+        self._known: set[int] = set()
+        """Those of ``_states`` and of ``_pending``: a table that is looked at again is in both."""
+
         self._commits: deque[CommitSeen] = deque(maxlen=RECENT_MAX)
         self._refused: deque[EventLine] = deque(maxlen=RECENT_MAX)
-        self._wake, self._stop = threading.Event(), threading.Event()
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._touched_s = 0.0
+        self._wake, self._room = wake, room
+        self._touched_s = time.monotonic()
+        self._steps: Generator[float | None] | None = None
+        self._retry_s = 0.0
         self._whole = threading.Event()
         self.left_out = False
-        """Whether there are more than ``TABLES_MAX`` tables."""
+        """Whether there are more tables than are kept."""
 
     # -- for readers --------------------------------------------------------------------------------------------------
 
@@ -117,29 +117,23 @@ class CatalogSurvey:
         """Whether all tables have been looked at, and the last hour has been read."""
         return self._whole.is_set()
 
+    @property
+    def tables(self) -> int:
+        """How many tables are kept, or wait to be looked at."""
+        return len(self._known)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody has opened a page lately."""
+        return time.monotonic() - self._touched_s <= IDLE_S
+
     def touch(self) -> None:
-        """Begins, or goes on for another while. If it begins, it waits a moment, which is enough for a few tables."""
-        if self._begin():
-            self._whole.wait(_FIRST_S)
+        """Somebody has opened a page."""
+        self._touched_s = time.monotonic()
 
-    def _begin(self) -> bool:
-        with self._lock:
-            self._touched_s = time.monotonic()
-            if not self._stop.is_set() and (self._thread is None or not self._thread.is_alive()):
-                # Not of the request that happens to be the first one, nor within its deadline.
-                self._thread = threading.Thread(
-                    target=contextvars.Context().run, args=(self._run,), name="web survey", daemon=True
-                )
-                self._thread.start()
-                return True
-            return False
-
-    def stop(self) -> None:
-        """Ends it for good."""
-        self._stop.set()
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join()
+    def wait_for_first(self) -> None:
+        """A moment, which is enough for a few tables."""
+        self._whole.wait(_FIRST_S)
 
     def find(self, table_id: int) -> SurveyedTable | None:
         """The table when it was last looked at; None: not yet."""
@@ -159,57 +153,63 @@ class CatalogSurvey:
         since = self._domains.clock() - RECENT_MS
         return [line for line in reversed(self._refused.copy()) if line.time_ms >= since]
 
-    # -- the thread ---------------------------------------------------------------------------------------------------
+    # -- for the thread that takes the steps --------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self._follow()
-            except StoreClosed:
-                return
-            except LakemarkError as error:
-                _log.warning("tables cannot be looked at for the web page; it is tried again", reason=error.message)
-                self._stop.wait(_AGAIN_S)
-            else:
-                return
+    def step(self) -> float | None:
+        """Goes on for a moment. Returns the processor time that it took, in seconds; None: there is nothing to do now.
 
-    def _follow(self) -> None:
-        """Until it is stopped, or nobody is interested any more."""
+        Raises StoreClosed.
+        """
+        if time.monotonic() < self._retry_s:
+            return None
+        try:
+            if self._steps is None:
+                self._steps = self._follow()
+            return next(self._steps)
+        except BaseException as error:
+            self._steps = None
+            if not isinstance(error, LakemarkError) or isinstance(error, StoreClosed):
+                raise
+            _log.warning("tables cannot be looked at for the web page; it is tried again", reason=error.message)
+            self._retry_s = time.monotonic() + _AGAIN_S
+            return None
+
+    def rest(self) -> None:
+        """Ends to follow. What was seen stays, and makes the next beginning cheap."""
+        if self._steps is not None:
+            self._steps.close()
+        self._steps = None
+        self._whole.clear()
+
+    def forget(self) -> None:
+        """Forgets what was seen."""
+        self.rest()
+        self._states.clear()
+        self._pending.clear()
+        self._known.clear()
+
+    def _follow(self) -> Generator[float | None]:
         domains = self._domains
         end = domains.events.consumers.locate(self.catalog, END)
-        watcher = domains.events.feed.watch(self.catalog, end.offset, end.epoch, EVERYTHING, self._wake.set)
+        watcher = domains.events.feed.watch(self.catalog, end.offset, end.epoch, EVERYTHING, self._wake)
         self._whole.clear()
         self._commits.clear()
         self._refused.clear()
+        self.left_out = False
         try:
-            for step in self._first_steps(end.offset):
-                if self._over():
-                    return
-                self._rest(step)
-            while not self._over():
-                self._wake.clear()
+            yield from self._first_steps(end.offset)
+            while True:
                 delivery = watcher.take()
                 for event in delivery.decoded():
                     self._learn(event)
                 if self._pending:
-                    self._rest(self._look())
+                    yield self._look()
                 elif not delivery.more:
-                    for step in self.optimizer.round():
-                        if self._over():
-                            return
-                        self._rest(step)
+                    yield from self.optimizer.round()
                     self._whole.set()
-                    self._wake.wait(_WAIT_S)
+                    yield None
         finally:
             watcher.close()
-
-    def _over(self) -> bool:
-        """Whether it ends. What ``touch`` sees after that is a thread that has ended, or is about to: then the next
-        page begins another one."""
-        return self._stop.is_set() or time.monotonic() - self._touched_s > IDLE_S
-
-    def _rest(self, worked_s: float) -> None:
-        self._stop.wait(min(worked_s * REST, _REST_S_MAX))
 
     def _first_steps(self, end: int) -> Iterator[float]:
         """The last hour, then the names of all tables; yields the processor time of each step, in seconds."""
@@ -239,13 +239,19 @@ class CatalogSurvey:
                 break
             after = listed.behind
         for gone in set() if self.left_out else self._states.keys() - seen:
-            del self._states[gone]
+            self._drop(gone)
 
     def _want(self, table_id: int, place: TablePlace) -> None:
-        if table_id not in self._states and len(self._states) + len(self._pending) >= TABLES_MAX:
-            self.left_out = True
-        else:
+        if table_id in self._known or self._room():
+            self._known.add(table_id)
             self._pending[table_id] = place
+        else:
+            self.left_out = True
+
+    def _drop(self, table_id: int) -> None:
+        self._states.pop(table_id, None)
+        if table_id not in self._pending:
+            self._known.discard(table_id)
 
     def _learn(self, event: events_pb2.Event) -> None:
         self._note(event)
@@ -253,7 +259,7 @@ class CatalogSurvey:
             return
         if event.kind in (events_pb2.TABLE_DROPPED, events_pb2.TABLE_PURGED):
             self._pending.pop(event.table_id, None)
-            self._states.pop(event.table_id, None)
+            self._drop(event.table_id)
         else:
             self._want(event.table_id, TablePlace(event.database, event.table))
 
@@ -277,7 +283,7 @@ class CatalogSurvey:
             table_id, place = self._pending.popitem(last=False)
             state = self._state(table_id, place)
             if state is None:
-                self._states.pop(table_id, None)
+                self._drop(table_id)
             else:
                 self._states[table_id] = state
             worked_s = time.thread_time()
@@ -289,15 +295,15 @@ class CatalogSurvey:
             resolved = snapshots.resolve(self.catalog, *place, SnapshotReference())
             if resolved.table.table_id != table_id:
                 return None  # another table has the name by now, and an event of its own
-            before, target = self._states.get(table_id), target_bytes(resolved.table)
-            if before and before.totals and (before.version, before.target_bytes) == (resolved.version, target):
+            before, goal = self._states.get(table_id), goal_of(resolved.table.record.properties)
+            if before and before.totals and (before.version, before.goal) == (resolved.version, goal):
                 return replace(before, place=place)
             if not resolved.version:
-                return SurveyedTable(table_id, place, True, totals=NOTHING, target_bytes=target)
+                return SurveyedTable(table_id, place, True, totals=NOTHING, goal=goal)
             loaded = snapshots.again(lambda: snapshots.load(resolved.table, resolved.lineage, resolved.version))
             committed_ms = loaded.record.committed_ms if loaded.record else 0
-            totals = summarize(loaded, target).totals
-            return SurveyedTable(table_id, place, True, resolved.version, committed_ms, totals, target)
+            totals = summarize(loaded, goal).totals
+            return SurveyedTable(table_id, place, True, resolved.version, committed_ms, totals, goal)
         except UnsupportedOperation:
             return SurveyedTable(table_id, place, False)
         except StoreClosed:
@@ -314,24 +320,98 @@ class Surveys:
     def __init__(self, domains: Domains) -> None:
         self._domains = domains
         self._surveys: OrderedDict[str, CatalogSurvey] = OrderedDict()
+        """By catalog; the one that was asked for last is the last one."""
+
+        self._forgotten: list[CatalogSurvey] = []
         self._lock = threading.Lock()
+        self._wake, self._stop = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
 
     def of(self, catalog: str) -> CatalogSurvey:
-        """The survey of a catalog, which goes on for another while."""
+        """The survey of a catalog, which goes on for another while. If it begins, this waits for a moment."""
         with self._lock:
             survey = self._surveys.get(catalog)
+            begins = survey is None
             if survey is None:
-                survey = self._surveys[catalog] = CatalogSurvey(self._domains, catalog)
+                survey = self._surveys[catalog] = CatalogSurvey(self._domains, catalog, self._wake.set, self._has_room)
+            survey.touch()
             self._surveys.move_to_end(catalog)
-            gone = self._surveys.popitem(last=False)[1] if len(self._surveys) > _CATALOGS_MAX else None
-        if gone is not None:
-            gone.stop()
-        survey.touch()
+            if len(self._surveys) > CATALOGS_MAX:
+                self._forgotten.append(self._surveys.popitem(last=False)[1])
+            begins = self._go_on() or begins
+            self._wake.set()
+        if begins:
+            survey.wait_for_first()
         return survey
 
     def stop(self) -> None:
         """Ends all of them."""
+        self._stop.set()
+        self._wake.set()
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _go_on(self) -> bool:
+        """Begins the thread, unless there is one. Returns whether it did. Under the lock."""
+        if self._stop.is_set() or self._thread is not None:
+            return False
+        # Not of the request that happens to be the first one, nor within its deadline.
+        run = contextvars.Context().run
+        self._thread = threading.Thread(target=run, args=(self._run,), name="web survey", daemon=True)
+        self._thread.start()
+        return True
+
+    # -- the thread ---------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                wanted = self._wanted()
+                if not wanted:
+                    return
+                # One after the other, so that they take no more together than one.
+                worked = [self._stepped(survey) for survey in wanted]
+                if all(worked_s is None for worked_s in worked):
+                    self._wake.wait(_WAIT_S)
+                    self._wake.clear()
+        except StoreClosed:
+            self._stop.set()
+        finally:
+            with self._lock:
+                if self._thread is threading.current_thread():
+                    self._thread = None
+                    for survey in (*self._surveys.values(), *self._forgotten):
+                        survey.rest()
+
+    def _stepped(self, survey: CatalogSurvey) -> float | None:
+        worked_s = survey.step()
+        if worked_s:
+            self._stop.wait(min(worked_s * REST, _REST_S_MAX))
+        return worked_s
+
+    def _wanted(self) -> list[CatalogSurvey]:
+        """Those to go on with. If there are none, whoever asks from now on begins another thread."""
+        with self._lock:
+            wanted = [survey for survey in self._surveys.values() if survey.is_wanted]
+            for survey in self._surveys.values():
+                if survey not in wanted:
+                    survey.rest()
+            while self._forgotten:
+                self._forgotten.pop().forget()
+            if not wanted:
+                self._thread = None
+            return wanted
+
+    def _has_room(self) -> bool:
+        """Whether one table more may be kept; forgets what nobody looks at if there is no room otherwise."""
         with self._lock:
             surveys = list(self._surveys.values())
+        if sum(survey.tables for survey in surveys) < TABLES_MAX:
+            return True
         for survey in surveys:
-            survey.stop()
+            if survey.tables and not survey.is_wanted:
+                survey.forget()
+                return True
+        return False

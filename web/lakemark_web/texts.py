@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import Final
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 _NOTHING: Final = "–"
+# Control characters but for tab and line feed; marks and overrides of direction; what has no width.
+_UNSEEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 
@@ -69,6 +72,17 @@ def ago(ms: int, now_ms: int) -> str:
     if not ms:
         return "never"
     return f"in {duration(ms - now_ms)}" if ms > now_ms else f"{duration(now_ms - ms)} ago"
+
+
+class Exact(str):
+    """A text that a form sends back, which stays as it is."""
+
+    __slots__ = ()
+
+
+def visible(text: str) -> str:
+    """The text with characters that nobody sees, or that turn what follows them around, as ‹U+202E›."""
+    return _UNSEEN.sub(lambda one: f"‹U+{ord(one[0]):04X}›", text)
 
 
 def words(name: str) -> str:

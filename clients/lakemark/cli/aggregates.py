@@ -22,8 +22,10 @@ def aggregate(
             "--where", "-w", help="only files that can hold rows for which this condition (Spark SQL) is true"
         ),
     ] = None,
-    columns: Annotated[str, typer.Option(help="columns whose bounds and nulls are shown, with commas: id,fare")] = "",
-    by_partition: Annotated[bool, typer.Option("--by-partition", help="one line for each partition")] = False,
+    columns: Annotated[
+        str, typer.Option(help="columns whose bounds and nulls are shown, separated by commas: id,fare")
+    ] = "",
+    by_partition: Annotated[bool, typer.Option("--by-partition", help="show one line for each partition")] = False,
     version: Version = None,
     timestamp: Timestamp = None,
     branch: Branch = "",

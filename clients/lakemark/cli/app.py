@@ -35,7 +35,7 @@ from lakemark_core.errors import LakemarkError
 
 app = typer.Typer(
     name="lakemark",
-    help="Lakemark: a Hive Metastore whose lake tables have real commits and snapshots.\n\n"
+    help="Lakemark: a Hive Metastore whose lake tables have commits and snapshots.\n\n"
     "'lakemark serve' starts a service, and most other commands ask one (--server). 'backup', 'restore' and 'verify' "
     "work on a store itself (--store).",
     no_args_is_help=True,
@@ -82,12 +82,12 @@ def options(
             "--server",
             "-s",
             envvar="LAKEMARK_SERVER",
-            help="host:port of the service; several services of one store with commas: a:9090,b:9090",
+            help="address of the service, host:port; separate several services of one store by commas: a:9090,b:9090",
         ),
     ] = SERVER_DEFAULT,
     as_json: Annotated[bool, typer.Option("--json", help="write one JSON document instead of text")] = False,
     timeout: Annotated[
-        float, typer.Option(help="how many seconds a request may take, with its retries", min=0.001)
+        float, typer.Option(help="seconds that a request may take, with all of its retries", min=0.001)
     ] = 30.0,
 ) -> None:
     """The options of every command. They may stand before or after the command."""

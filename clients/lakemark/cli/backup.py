@@ -32,14 +32,14 @@ class _TakeByDefault(TyperGroup):
 app = typer.Typer(
     cls=_TakeByDefault,
     no_args_is_help=True,
-    help="Consistent copies of a whole store, of its metadata only: 'lakemark backup DIR' takes one, also while the "
-    "store is served. Data files are not copied.",
+    help="Backups: consistent copies of the metadata of a whole store. 'lakemark backup DIR' takes one; the store may "
+    "be in use. Data files are not copied.",
 )
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="the directory of backups", show_default=False)]
 StoreUrl = Annotated[str, typer.Option("--store", envvar="LAKEMARK_STORE", help="URL of the key-value store")]
 _HEADINGS = ("backup", "store", "lakemark", "pairs", "holds", "written for it", "data files", "data size", "problem")
-Keep = Annotated[int | None, typer.Option(help="how many of the newest backups stay; older ones are removed", min=1)]
+Keep = Annotated[int | None, typer.Option(help="number of newest backups to keep; older ones are removed", min=1)]
 
 
 @app.command("take")
@@ -48,9 +48,9 @@ def take(
     directory: Directory,
     store: StoreUrl = STORE_URL,
     keep: Keep = None,
-    verify: Annotated[bool, typer.Option(help="check the store as 'lakemark verify' does, too")] = False,
+    verify: Annotated[bool, typer.Option(help="also check the store as 'lakemark verify' does")] = False,
 ) -> None:
-    """Takes a backup into DIR; what an earlier backup there has is not copied again. Data files are not part of it."""
+    """Takes a backup into DIR. It copies only what no earlier backup there has, and no data files."""
     repository = _repository(directory)
     from lakemark_server import backup
     from lakemark_server.process import open_existing
@@ -79,7 +79,7 @@ def take(
 
 @app.command("list")
 def list_(context: typer.Context, directory: Directory) -> None:
-    """Shows the complete backups in DIR, oldest first, and what is wrong with those that cannot be used.
+    """Lists the complete backups in DIR, oldest first, and says what is wrong with those that cannot be used.
 
     'data files' and 'data size' are not in a backup: a restored store needs them where they were.
     """
@@ -106,7 +106,7 @@ def list_(context: typer.Context, directory: Directory) -> None:
 
 @app.command("check")
 def check(context: typer.Context, directory: Directory) -> None:
-    """Reads all backups in DIR and compares every byte with its hash. Data files are no part of them."""
+    """Reads all backups in DIR and compares every byte with its hash. Backups contain no data files."""
     repository = _repository(directory)
     problems = repository.check()
     count = len(repository.ids())
@@ -125,7 +125,7 @@ def check(context: typer.Context, directory: Directory) -> None:
 def prune(
     context: typer.Context,
     directory: Directory,
-    keep: Annotated[int, typer.Option(help="how many of the newest backups stay", min=1)],
+    keep: Annotated[int, typer.Option(help="number of newest backups to keep", min=1)],
 ) -> None:
     """Removes all but the newest backups."""
     repository = _repository(directory)
@@ -142,15 +142,15 @@ def restore(
     context: typer.Context,
     directory: Directory,
     store: StoreUrl = STORE_URL,
-    backup: Annotated[str, typer.Option(help="the backup's id; default: the newest")] = "",
+    backup: Annotated[str, typer.Option(help="id of the backup; default: the newest one")] = "",
     verify: Annotated[
-        bool, typer.Option(help="compare the store with the backup, and check it as 'lakemark verify' does")
+        bool, typer.Option(help="compare the store with the backup afterwards, and check it as 'lakemark verify' does")
     ] = True,
     start_over: Annotated[
-        bool, typer.Option("--start-over", help="remove first what a restore that was cut off has left")
+        bool, typer.Option("--start-over", help="first remove what an interrupted restore has left")
     ] = False,
 ) -> None:
-    """Fills a new store, of any kind, from a backup in DIR. Data files are not part of it.
+    """Fills a new store, of any kind, from a backup in DIR. A backup contains no data files.
 
     A restore that was cut off goes on where it stopped when it is run again.
     """

@@ -22,11 +22,13 @@ from lakemark.parquet.adoption import adopt_files
 
 Metadata = Annotated[
     list[str] | None,
-    typer.Option("--metadata", "-m", metavar="KEY=VALUE", help="kept with the version; may be repeated"),
+    typer.Option("--metadata", "-m", metavar="KEY=VALUE", help="metadata to keep with the version; may be repeated"),
 ]
 RequestId = Annotated[
     str | None,
-    typer.Option(help="the same id commits only once, however often the command is run; remembered for a day"),
+    typer.Option(
+        help="commit only once for this id, however often the command is run; the service keeps ids for a day"
+    ),
 ]
 
 
@@ -68,7 +70,7 @@ def commit(
         typer.Option(
             "--partition",
             metavar="COLUMN=VALUE",
-            help="the partition of all of the files; once for each partition column",
+            help="partition of all files; give it once for each partition column",
         ),
     ] = None,
     overwrite: Annotated[

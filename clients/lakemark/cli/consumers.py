@@ -15,12 +15,12 @@ app = typer.Typer(
     "one.",
     no_args_is_help=True,
 )
-Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="its name")]
+Name = Annotated[str, typer.Argument(metavar="CONSUMER", help="name of the consumer")]
 
 
 @app.command("list")
 def list_consumers(context: typer.Context, catalog: Catalog = "") -> None:
-    """Lists consumers: how far they are, and who has them."""
+    """Lists consumers with their places in the log, and who reads as them."""
     call = invocation(context)
     with call.client() as client:
         consumers = list(client.consumers.list(catalog))
@@ -47,7 +47,10 @@ def create(
     context: typer.Context,
     name: Name,
     after: Annotated[
-        int | None, typer.Option(min=0, help="begin behind this offset; 0: all that are kept; default: from now on")
+        int | None,
+        typer.Option(
+            min=0, help="offset after which to begin; 0: with the first event that is kept; default: from now on"
+        ),
     ] = None,
     epoch: Epoch = None,
     only: Patterns = None,
@@ -65,10 +68,10 @@ def create(
 def drop(
     context: typer.Context,
     name: Name,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="no error if there is none")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="do nothing if it does not exist")] = False,
     catalog: Catalog = "",
 ) -> None:
-    """Drops a consumer: its place is forgotten."""
+    """Drops a consumer. The service forgets its place in the log."""
     call = invocation(context)
     with call.client() as client:
         dropped = client.consumers.drop(name, if_exists=if_exists, catalog=catalog)
@@ -79,14 +82,16 @@ def drop(
 def seek(
     context: typer.Context,
     name: Name,
-    after: Annotated[int | None, typer.Option(min=0, help="behind this offset; 0: all that are kept")] = None,
-    end: Annotated[bool, typer.Option("--end", help="behind the last event")] = False,
+    after: Annotated[
+        int | None, typer.Option(min=0, help="offset after which to go on; 0: with the first event that is kept")
+    ] = None,
+    end: Annotated[bool, typer.Option("--end", help="go on after the last event")] = False,
     epoch: Epoch = None,
     catalog: Catalog = "",
 ) -> None:
-    """Moves a consumer, forward or back; whoever reads as it goes on from there."""
+    """Moves a consumer forward or back. Programs that read as this consumer go on from there."""
     if (after is None) == (not end):
-        raise typer.BadParameter("say either --after or --end")
+        raise typer.BadParameter("give either --after or --end")
     call = invocation(context)
     with call.client() as client:
         moved = client.consumers.seek(name, after, epoch=epoch, catalog=catalog)

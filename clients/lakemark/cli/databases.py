@@ -16,7 +16,7 @@ Name = Annotated[str, typer.Argument(metavar="DATABASE")]
 
 @app.command("list")
 def list_databases(context: typer.Context) -> None:
-    """Lists the names of all databases."""
+    """Lists all databases."""
     call = invocation(context)
     with call.client() as client:
         names = client.databases.list()
@@ -28,7 +28,7 @@ def list_databases(context: typer.Context) -> None:
 
 @app.command()
 def show(context: typer.Context, name: Name) -> None:
-    """Shows one database."""
+    """Shows a database with its location."""
     call = invocation(context)
     with call.client() as client:
         database = client.databases.get(name)
@@ -51,13 +51,13 @@ def create(
     context: typer.Context,
     name: Name,
     location: Annotated[
-        str, typer.Option(help="directory or URI; default: a directory in the service's warehouse")
+        str, typer.Option(help="directory or URI of the database; default: a directory in the service's warehouse")
     ] = "",
-    description: Annotated[str, typer.Option(help="what it is for")] = "",
+    description: Annotated[str, typer.Option(help="what the database is for")] = "",
     properties: Annotated[
         list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE", help="a property; may be repeated")
     ] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="no error if there is one already")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="do nothing if it exists already")] = False,
 ) -> None:
     """Creates a database."""
     call = invocation(context)
@@ -76,9 +76,9 @@ def create(
 def drop(
     context: typer.Context,
     name: Name,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="no error if there is none")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="do nothing if it does not exist")] = False,
 ) -> None:
-    """Drops a database, which must be empty."""
+    """Drops an empty database."""
     call = invocation(context)
     with call.client() as client:
         client.databases.drop(name, if_exists=if_exists)

@@ -17,17 +17,23 @@ from lakemark_core.errors import EventsTrimmed, OffsetUnknown
 from lakemark_core.messages.cloud_events import cloud_event_json
 
 app = typer.Typer(
-    help="Events: every change of a catalog, in order. With --json each is a CloudEvent on a line of its own.",
+    help="Events: every change of a catalog, in order. With --json, each event is a CloudEvent in one line.",
     no_args_is_help=True,
 )
-After = Annotated[int | None, typer.Option(min=0, help="those behind this offset; 0: all that are kept")]
-Epoch = Annotated[int | None, typer.Option(min=0, help="of that offset, to be told if the store was restored since")]
-Catalog = Annotated[str, typer.Option(help="of this catalog; default: hive")]
+After = Annotated[int | None, typer.Option(min=0, help="only events after this offset; 0: all that are kept")]
+Epoch = Annotated[
+    int | None, typer.Option(min=0, help="epoch of that offset; it is an error if the store was restored since")
+]
+Catalog = Annotated[str, typer.Option(help="the catalog; default: hive")]
 Patterns = Annotated[
     list[str] | None,
-    typer.Option("--only", help="of these names: sales, sales.orders, 'sales.*', '*.orders_*'; may be repeated"),
+    typer.Option(
+        "--only", help="only events of these names: sales, sales.orders, 'sales.*', '*.orders_*'; may be repeated"
+    ),
 ]
-Kinds = Annotated[list[str] | None, typer.Option("--kind", help=f"of this kind; may be repeated: {', '.join(KINDS)}")]
+Kinds = Annotated[
+    list[str] | None, typer.Option("--kind", help=f"only events of this kind; may be repeated: {', '.join(KINDS)}")
+]
 
 
 @app.command()
@@ -37,8 +43,8 @@ def follow(
     epoch: Epoch = None,
     only: Patterns = None,
     kind: Kinds = None,
-    consumer: Annotated[str, typer.Option(help="as this consumer: from its place, with its filter")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="end after so many; 0: never")] = 0,
+    consumer: Annotated[str, typer.Option(help="read as this consumer, from its place and with its filter")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="end after this many events; 0: never")] = 0,
     catalog: Catalog = "",
 ) -> None:
     """Writes events as they happen, until it is interrupted."""
@@ -65,10 +71,10 @@ def list_events(
     epoch: Epoch = None,
     only: Patterns = None,
     kind: Kinds = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="how many at most")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="largest number of events")] = 20,
     catalog: Catalog = "",
 ) -> None:
-    """Lists the latest events, or those behind an offset."""
+    """Lists the latest events, or those after an offset."""
     call = invocation(context)
     with call.client() as client:
         if after is None:
@@ -85,10 +91,10 @@ def list_events(
 @app.command()
 def show(
     context: typer.Context,
-    offset: Annotated[int | None, typer.Argument(min=1, help="which event; default: what the log has")] = None,
+    offset: Annotated[int | None, typer.Argument(min=1, help="the event; default: show which events are kept")] = None,
     catalog: Catalog = "",
 ) -> None:
-    """Shows one event with all that it tells, or which events are kept."""
+    """Shows an event with all of its fields, or which events are kept."""
     call = invocation(context)
     with call.client() as client:
         if offset is not None:
@@ -120,7 +126,7 @@ def _one(client: Client, offset: int, catalog: str) -> Event:
     if offset > log.last:
         raise OffsetUnknown(f"there is no event {offset} yet; the last one has offset {log.last}")
     if offset < log.first:
-        raise EventsTrimmed(f"event {offset} is kept no longer; the first one that is has offset {log.first}")
+        raise EventsTrimmed(f"event {offset} is no longer kept; the first one that is has offset {log.first}")
     return next(client.events(offset - 1, catalog=catalog, follow=False))
 
 

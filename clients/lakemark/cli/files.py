@@ -15,11 +15,9 @@ from lakemark.cli.snapshots import RangeName, SnapshotName, range_of, snapshot_o
 from lakemark.reading import Plan
 from lakemark_core.types import name_of_partition
 
-app = typer.Typer(
-    help="The data files of a table's snapshots: list them, compare them, commit new ones.", no_args_is_help=True
-)
-Since = Annotated[int | None, typer.Option("--since", help="after this version, which is not included", min=0)]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="how many files at most; 0: all")]
+app = typer.Typer(help="Data files of a table's snapshots: list, compare and commit them.", no_args_is_help=True)
+Since = Annotated[int | None, typer.Option("--since", help="begin after this version", min=0)]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=0, help="largest number of files; 0: all")]
 
 
 class SliceView(StrEnum):
@@ -57,17 +55,18 @@ def list_files(
 def plan(
     context: typer.Context,
     table: SnapshotName,
-    where: Annotated[str | None, typer.Option("--where", "-w", help="the query's condition, in Spark SQL")] = None,
+    where: Annotated[str | None, typer.Option("--where", "-w", help="condition of the query, in Spark SQL")] = None,
     version: Version = None,
     timestamp: Timestamp = None,
     branch: Branch = "",
     tag: Tag = "",
     statistics: Annotated[
-        str, typer.Option(help="columns whose statistics come with the files, with commas (only with --json)")
+        str,
+        typer.Option(help="columns whose statistics are shown with the files, separated by commas (only with --json)"),
     ] = "",
     limit: Limit = 0,
 ) -> None:
-    """Shows which files a query needs, and which part of its condition remains to be evaluated in them."""
+    """Shows which files a query must read, and which part of its condition it must still evaluate in them."""
     call = invocation(context)
     with call.client() as client:
         at = snapshot_of(client, table, version=version, timestamp=timestamp, branch=branch, tag=tag)
@@ -88,7 +87,7 @@ def plan(
 def slices(
     context: typer.Context,
     table: SnapshotName,
-    view: Annotated[SliceView, typer.Option(help="which slices")] = SliceView.LATEST,
+    view: Annotated[SliceView, typer.Option(help="which slices to show")] = SliceView.LATEST,
     before_instant: Annotated[int, typer.Option(min=0, help="the instant; only with --view before_instant")] = 0,
     where: Annotated[
         str | None,
@@ -138,7 +137,7 @@ def changes(
     upto: Annotated[int | None, typer.Option("--upto", help="up to this version; 0: the latest", min=0)] = None,
     branch: Branch = "",
 ) -> None:
-    """Lists the files that came and went between two versions."""
+    """Lists the files that were added and removed between two versions."""
     call = invocation(context)
     with call.client() as client:
         name, first, last, of = range_of(table, since, upto, branch)
@@ -162,7 +161,7 @@ def replaced(
     upto: Annotated[int | None, typer.Option("--upto", help="up to this version instead of the latest", min=0)] = None,
     branch: Branch = "",
 ) -> None:
-    """Lists every file that a version removed from the table, even one that came only after the first version."""
+    """Lists every file that a version removed from the table, also files that were added after the first version."""
     call = invocation(context)
     with call.client() as client:
         name, first, last, of = range_of(table, since, upto, branch)
@@ -185,7 +184,7 @@ def snapshots(
         typer.Argument(metavar="DATABASE.TABLE[@SNAPSHOT]…", help="as in 'files list': @v12, @BRANCH, @TAG …"),
     ],
 ) -> None:
-    """Shows snapshots of several tables as of one moment: a transaction is in all of them or in none."""
+    """Shows snapshots of several tables at one moment. Each transaction is in all of them or in none."""
     call = invocation(context)
     with call.client() as client:
         described = client.snapshots([snapshot_of(client, table) for table in tables])

@@ -10,7 +10,7 @@ from lakemark.cli.context import invocation
 
 
 def health(context: typer.Context) -> None:
-    """Tells whether the service answers, by asking for something that it has to read from its store."""
+    """Checks that the service answers, with a request for which it must read its store."""
     began = time.monotonic()
     with invocation(context).client() as client:
         client.databases.list()

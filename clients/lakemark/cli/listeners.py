@@ -11,7 +11,7 @@ from lakemark.cli.context import invocation
 from lakemark.cli.output import counted, show_done, show_fields, show_json, show_rows, time_text
 from lakemark.client.listeners import Difference, Listener
 
-app = typer.Typer(help="Outside Hive Metastores that follow a catalog.", no_args_is_help=True)
+app = typer.Typer(help="Listeners: outside Hive Metastores that follow a catalog.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="LISTENER")]
 Catalog = Annotated[str, typer.Option(help="the catalog; default: hive")]
 
@@ -20,10 +20,10 @@ Catalog = Annotated[str, typer.Option(help="the catalog; default: hive")]
 def create(
     context: typer.Context,
     name: Name,
-    uri: Annotated[str, typer.Argument(metavar="URI", help="of the outside Metastore: thrift://host:9083")],
+    uri: Annotated[str, typer.Argument(metavar="URI", help="address of the outside Metastore: thrift://host:9083")],
     patterns: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PATTERN …]", help="sales, sales.orders_*, *.t; default: everything"),
+        typer.Argument(metavar="[PATTERN …]", help="what to mirror: sales, sales.orders_*, *.t; default: everything"),
     ] = None,
     compare_interval: Annotated[
         float, typer.Option(help="seconds between two comparisons of everything; 0: an hour", min=0)
@@ -34,7 +34,7 @@ def create(
     paused: Annotated[bool, typer.Option("--paused", help="mirror nothing until it is resumed")] = False,
     catalog: Catalog = "",
 ) -> None:
-    """Keeps databases and tables in an outside Metastore from now on."""
+    """Creates a listener, which keeps databases and tables up to date in an outside Metastore."""
     call = invocation(context)
     with call.client() as client:
         made = client.listeners.create(
@@ -61,7 +61,7 @@ def list_listeners(context: typer.Context, catalog: Catalog = "") -> None:
 
 @app.command()
 def show(context: typer.Context, name: Name, catalog: Catalog = "") -> None:
-    """Shows a listener: lag, failures, and what stays different with the reason."""
+    """Shows the lag and failures of a listener, and what stays different and why."""
     call = invocation(context)
     with call.client() as client:
         listener = client.listeners.get(name, catalog=catalog)
@@ -77,7 +77,9 @@ def show(context: typer.Context, name: Name, catalog: Catalog = "") -> None:
 def compare(
     context: typer.Context,
     name: Name,
-    limit: Annotated[int, typer.Option(help="differences to show; 0: the service's choice", min=0)] = 0,
+    limit: Annotated[
+        int, typer.Option(help="largest number of differences to show; 0: the service decides", min=0)
+    ] = 0,
     catalog: Catalog = "",
 ) -> None:
     """Compares both sides object by object and changes nothing. Exits with 1 if something differs."""
@@ -100,11 +102,13 @@ def repair(
     name: Name,
     overwrite: Annotated[
         list[str] | None,
-        typer.Option(metavar="OBJECT", help="overwrite changes by hand of this object; *: of all; may be repeated"),
+        typer.Option(
+            metavar="OBJECT", help="overwrite what somebody changed by hand in this object; *: in all; may be repeated"
+        ),
     ] = None,
     catalog: Catalog = "",
 ) -> None:
-    """Has everything compared and repaired. The service does it in the background."""
+    """Asks the service to compare and repair everything in the background."""
     call = invocation(context)
     with call.client() as client:
         asked = client.listeners.repair(name, overwrite or (), catalog=catalog)
@@ -113,7 +117,7 @@ def repair(
 
 @app.command()
 def pause(context: typer.Context, name: Name, catalog: Catalog = "") -> None:
-    """Mirrors nothing until it is resumed."""
+    """Pauses a listener until it is resumed."""
     call = invocation(context)
     with call.client() as client:
         changed = client.listeners.pause(name, catalog=catalog)
@@ -122,7 +126,7 @@ def pause(context: typer.Context, name: Name, catalog: Catalog = "") -> None:
 
 @app.command()
 def resume(context: typer.Context, name: Name, catalog: Catalog = "") -> None:
-    """Goes on where it was paused."""
+    """Lets a paused listener go on where it was."""
     call = invocation(context)
     with call.client() as client:
         changed = client.listeners.resume(name, catalog=catalog)
@@ -133,10 +137,10 @@ def resume(context: typer.Context, name: Name, catalog: Catalog = "") -> None:
 def drop(
     context: typer.Context,
     name: Name,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="no error if there is none")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="do nothing if it does not exist")] = False,
     catalog: Catalog = "",
 ) -> None:
-    """Ends a listener. What it made outside stays there."""
+    """Drops a listener. What it created in the outside Metastore stays there."""
     call = invocation(context)
     with call.client() as client:
         dropped = client.listeners.drop(name, if_exists=if_exists, catalog=catalog)

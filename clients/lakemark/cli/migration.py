@@ -23,27 +23,30 @@ TOLD_MAX: Final = 100
 _WHATS: Final = ("equal", "made", "altered", "dropped", "different", "left")
 
 Patterns = Annotated[
-    list[str] | None, typer.Argument(metavar="[PATTERN …]", help="sales, sales.orders_*, *.t; default: everything")
+    list[str] | None,
+    typer.Argument(metavar="[PATTERN …]", help="what to copy: sales, sales.orders_*, *.t; default: everything"),
 ]
-CompareOnly = Annotated[bool, typer.Option("--compare", help="change nothing: only compare every object")]
+CompareOnly = Annotated[bool, typer.Option("--compare", help="only compare every object, and change nothing")]
 Drop = Annotated[
     bool, typer.Option("--drop", help="drop from the copy what the source does not have; files are never deleted")
 ]
-Statistics = Annotated[bool, typer.Option("--statistics/--no-statistics", help="copy statistics of columns, too")]
-Grants = Annotated[bool, typer.Option("--grants/--no-grants", help="copy roles and privileges, too")]
+Statistics = Annotated[bool, typer.Option("--statistics/--no-statistics", help="also copy statistics of columns")]
+Grants = Annotated[bool, typer.Option("--grants/--no-grants", help="also copy roles and privileges")]
 Verify = Annotated[bool, typer.Option("--verify/--no-verify", help="compare every object after the copy")]
-Workers = Annotated[int, typer.Option(help="tables that are copied side by side", min=1, max=64)]
+Workers = Annotated[int, typer.Option(help="number of tables to copy at the same time", min=1, max=64)]
 Journal = Annotated[
     Path | None,
-    typer.Option(help="file of the tables that are done: a run that was stopped goes on behind them", dir_okay=False),
+    typer.Option(
+        help="file that notes finished tables, so that a run that was stopped can go on after them", dir_okay=False
+    ),
 ]
 
 
 def import_hms(
     context: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="URI", help="of the Metastore to copy: thrift://old:9083")],
+    source: Annotated[str, typer.Argument(metavar="URI", help="address of the Metastore to copy: thrift://old:9083")],
     patterns: Patterns = None,
-    to: Annotated[str, typer.Option(envvar="LAKEMARK_HMS", help="the Metastore address of this service")] = HMS_DEFAULT,
+    to: Annotated[str, typer.Option(envvar="LAKEMARK_HMS", help="Metastore address of this service")] = HMS_DEFAULT,
     compare: CompareOnly = False,
     drop: Drop = False,
     statistics: Statistics = True,
@@ -52,7 +55,7 @@ def import_hms(
     workers: Workers = 4,
     journal: Journal = None,
 ) -> None:
-    """Copies databases, tables, partitions, statistics, functions, constraints and grants of a Metastore into this one.
+    """Copies a Hive Metastore into this service: databases, tables, partitions, statistics, functions, grants …
 
     No file is read, moved or deleted. Run it again to catch up. Exits with 1 if something is not the same.
     """
@@ -61,10 +64,12 @@ def import_hms(
 
 def export_hms(
     context: typer.Context,
-    to: Annotated[str, typer.Argument(metavar="URI", help="of the Metastore that gets the copy: thrift://other:9083")],
+    to: Annotated[
+        str, typer.Argument(metavar="URI", help="address of the Metastore that gets the copy: thrift://other:9083")
+    ],
     patterns: Patterns = None,
     source: Annotated[
-        str, typer.Option("--from", envvar="LAKEMARK_HMS", help="the Metastore address of this service")
+        str, typer.Option("--from", envvar="LAKEMARK_HMS", help="Metastore address of this service")
     ] = HMS_DEFAULT,
     compare: CompareOnly = False,
     drop: Drop = False,
@@ -74,7 +79,7 @@ def export_hms(
     workers: Workers = 4,
     journal: Journal = None,
 ) -> None:
-    """Copies everything of this service, but its lake tables, into a Hive Metastore: the way back."""
+    """Copies everything of this service except lake tables into a Hive Metastore: the way back."""
     _run(context, source, to, patterns, compare, drop, statistics, grants, verify, workers, journal)
 
 

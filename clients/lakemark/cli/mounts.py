@@ -9,8 +9,8 @@ import typer
 from lakemark.cli.context import invocation
 from lakemark.cli.output import show_fields, show_json, show_rows, time_text
 
-app = typer.Typer(help="Databases of outside Hive Metastores, read through.", no_args_is_help=True)
-Name = Annotated[str, typer.Argument(metavar="NAME", help="of the database here")]
+app = typer.Typer(help="Mounts: databases of outside Hive Metastores that can be read here.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(metavar="NAME", help="name of the database here")]
 Catalog = Annotated[str, typer.Option(help="the catalog; default: hive")]
 
 
@@ -18,12 +18,12 @@ Catalog = Annotated[str, typer.Option(help="the catalog; default: hive")]
 def create(
     context: typer.Context,
     name: Name,
-    uri: Annotated[str, typer.Argument(metavar="URI", help="of the outside Metastore: thrift://host:9083")],
-    database: Annotated[str, typer.Option(help="the name there; default: the same")] = "",
-    cache: Annotated[float, typer.Option(help="seconds for which an answer is kept", min=0)] = 10,
+    uri: Annotated[str, typer.Argument(metavar="URI", help="address of the outside Metastore: thrift://host:9083")],
+    database: Annotated[str, typer.Option(help="name of the database there; default: the same")] = "",
+    cache: Annotated[float, typer.Option(help="seconds for which answers are cached", min=0)] = 10,
     catalog: Catalog = "",
 ) -> None:
-    """Shows a database of an outside Metastore here, to be read."""
+    """Makes a database of an outside Metastore readable here."""
     call = invocation(context)
     with call.client() as client:
         made = client.mounts.create(name, uri, database, cache_s=cache, catalog=catalog)
@@ -67,10 +67,10 @@ def show(context: typer.Context, name: Name, catalog: Catalog = "") -> None:
 def drop(
     context: typer.Context,
     name: Name,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="no error if there is none")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="do nothing if it does not exist")] = False,
     catalog: Catalog = "",
 ) -> None:
-    """Shows the database here no longer. Nothing happens outside."""
+    """Removes a mount. Nothing changes in the outside Metastore."""
     call = invocation(context)
     with call.client() as client:
         dropped = client.mounts.drop(name, if_exists=if_exists, catalog=catalog)

@@ -31,25 +31,29 @@ def serve(
     ] = None,
     hms_engine_port: Annotated[
         int | None,
-        typer.Option(help="port of it for engines other than Spark; 0: any free port; default: none", min=0, max=65535),
+        typer.Option(
+            help="port of the same protocol for engines other than Spark; 0: any free port; default: none",
+            min=0,
+            max=65535,
+        ),
     ] = None,
     metrics_port: Annotated[
         int | None, typer.Option(help="HTTP port for Prometheus; 0: any free port; default: none", min=0, max=65535)
     ] = None,
     optimizer: Annotated[
         bool | None,
-        typer.Option("--optimizer/--no-optimizer", help="plan what 'lakemark optimizer run' does"),
+        typer.Option("--optimizer/--no-optimizer", help="plan the work of 'lakemark optimizer run'"),
     ] = None,
     web_port: Annotated[
         int | None, typer.Option(help="HTTP port for the web page; 0: any free port; default: 9084", min=0, max=65535)
     ] = None,
     web: Annotated[bool | None, typer.Option("--web/--no-web", help="whether to serve the web page")] = None,
-    log_format: Annotated[str | None, typer.Option(help="console or json")] = None,
+    log_format: Annotated[str | None, typer.Option(help="format of the log: console or json")] = None,
 ) -> None:
     """Runs the service until it is interrupted.
 
-    A setting that is not given here comes from the environment (LAKEMARK_STORE and so on), or is the default:
-    docs/settings.md has all of them.
+    Settings that are not given here come from the environment (LAKEMARK_STORE and so on) or have their defaults.
+    docs/settings.md lists all of them.
     """
     try:
         from pydantic import ValidationError
@@ -81,15 +85,18 @@ def serve(
 
 def demo(
     directory: Annotated[
-        Path | None, typer.Option(help="where to work and leave the data; default: a temporary directory")
+        Path | None, typer.Option(help="directory to work in, whose files stay; default: a temporary directory")
     ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="leave the service and its tables, and end with three commands to try")
+    ] = False,
 ) -> None:
-    """Shows on real data what Lakemark does: starts a service and plain Spark, and lists what was checked."""
+    """Shows what Lakemark does on real data: starts a service and plain Spark, and lists what it checked."""
     try:
         from lakemark.demo import main as demo_main
     except ImportError as error:
         raise missing("the demo", "server,spark,demo", error) from error
-    raise typer.Exit(demo_main.run(directory))
+    raise typer.Exit(demo_main.run(directory, keep=keep))
 
 
 def verify(
@@ -98,18 +105,20 @@ def verify(
     files: Annotated[
         bool,
         typer.Option(
-            "--files", help="check also that the data files of the latest versions are there and have their sizes"
+            "--files", help="also check that the data files of the latest versions exist and have the right sizes"
         ),
     ] = False,
     sample: Annotated[
         int,
-        typer.Option(min=0, metavar="N", help="check N files of each table, chosen at random (0: all); with --files"),
+        typer.Option(
+            min=0, metavar="N", help="with --files, check only N files of each table, chosen at random; 0: all"
+        ),
     ] = 0,
     orphans: Annotated[
-        bool, typer.Option("--orphans", help="with --files, find also files that no version, writer or clean has")
+        bool, typer.Option("--orphans", help="with --files, also find files that belong to no version, writer or clean")
     ] = False,
 ) -> None:
-    """Checks that a store is consistent, and for SQLite the file itself; also while it is served."""
+    """Checks that a store is consistent; for SQLite also the file. The store may be in use."""
     try:
         from lakemark_server.backup import refuse_half_restored
         from lakemark_server.process import open_existing
@@ -120,7 +129,7 @@ def verify(
         raise missing("the checker", "server", error) from error
     call = invocation(context)
     if (sample or orphans) and not files:
-        raise InvalidArgument("--sample and --orphans are of --files: give it, too")
+        raise InvalidArgument("--sample and --orphans need --files")
     opened = open_existing(store, read_only=True)
     try:
         refuse_half_restored(opened)
@@ -167,9 +176,9 @@ def _show_orphans(orphans: Sequence[str], size_bytes: int) -> None:
 
 
 def password(
-    context: typer.Context, name: Annotated[str, typer.Argument(help="of the user, as clients send it")]
+    context: typer.Context, name: Annotated[str, typer.Argument(help="name of the user, as clients send it")]
 ) -> None:
-    """Asks for a password, and shows the line of the file of users (users_file) that lets its user log in.
+    """Asks for a password, and prints the line for the file of users (users_file) that lets the user log in.
 
     The password is read from a terminal without showing it, or is the first line of standard input.
     """

@@ -19,7 +19,7 @@ Catalog = Annotated[str, typer.Argument(metavar="CATALOG", help="the tenant")]
 def show(
     context: typer.Context, catalog: Annotated[str | None, typer.Argument(help="the tenant; default: all")] = None
 ) -> None:
-    """Shows limits and how much of them is used. A * marks limits that were set for the tenant."""
+    """Shows limits and how much of each is used. A * marks limits that were set for the tenant."""
     call = invocation(context)
     with call.client() as client:
         quotas = [client.quotas.get(catalog)] if catalog else list(client.quotas.list())
@@ -36,7 +36,7 @@ def set_limits(
     catalog: Catalog,
     limits: Annotated[list[str], typer.Argument(metavar="LIMIT=NUMBER …", help=", ".join(QUOTA_NAMES))],
 ) -> None:
-    """Sets limits of a tenant; those that are not named stay as they are."""
+    """Sets limits of a tenant. Others stay as they are."""
     call = invocation(context)
     numbers = {name: _number(name, text) for name, text in parse_pairs(limits, "limit").items()}
     with call.client() as client:
@@ -57,9 +57,11 @@ def set_limits(
 def clear(
     context: typer.Context,
     catalog: Catalog,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[LIMIT …]", help="which limits; default: all")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[LIMIT …]", help="limits to remove; default: all")
+    ] = None,
 ) -> None:
-    """Removes limits that were set for a tenant: the service's defaults hold again."""
+    """Removes limits that were set for a tenant, so that the service's defaults apply again."""
     call = invocation(context)
     with call.client() as client:
         changed = client.quotas.clear(catalog, *(names or ()))

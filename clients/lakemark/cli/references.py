@@ -15,12 +15,15 @@ from lakemark.client import Client
 from lakemark.client.comparison import DryMerge, FileChanges
 from lakemark.client.model import Reference
 
-branch = typer.Typer(help="Branches of a table: isolated views of it that can be written.", no_args_is_help=True)
-tag = typer.Typer(help="Tags of a table: names that keep a version.", no_args_is_help=True)
+branch = typer.Typer(
+    help="Branches of a table: lines of versions that can be written without affecting its readers.",
+    no_args_is_help=True,
+)
+tag = typer.Typer(help="Tags of a table: names for versions, which keep them.", no_args_is_help=True)
 
-ReferenceName = Annotated[str, typer.Argument(help="its name")]
-FromVersion = Annotated[int, typer.Option("--version", min=0, help="the version that it begins with; 0: the latest")]
-RetainDays = Annotated[float, typer.Option(min=0, help="after how many days it is dropped; 0: never")]
+ReferenceName = Annotated[str, typer.Argument(help="name of the branch or tag")]
+FromVersion = Annotated[int, typer.Option("--version", min=0, help="version that it begins with; 0: the latest")]
+RetainDays = Annotated[float, typer.Option(min=0, help="drop it after this many days; 0: never")]
 Compared = Annotated[str, typer.Argument(help="a branch, a tag, or a version: dev, dev@v5, v5 (of main)")]
 _CHANGES = ["files", "rows", "size"]
 _HEADINGS = ["name", "version", "from", "fork", "made (UTC)", "retained"]
@@ -31,11 +34,11 @@ def create_branch(
     context: typer.Context,
     table: Name,
     name: ReferenceName,
-    source: Annotated[str, typer.Option("--from", help="the branch that it forks from")] = "main",
+    source: Annotated[str, typer.Option("--from", help="branch that it forks from")] = "main",
     version: FromVersion = 0,
     retain_days: RetainDays = 0,
 ) -> None:
-    """Creates a branch; no data is copied."""
+    """Creates a branch, without copying data."""
     retain = dt.timedelta(days=retain_days)
     _create(
         context,
@@ -55,12 +58,12 @@ def merge_branch(
     context: typer.Context,
     table: Name,
     name: ReferenceName,
-    into: Annotated[str, typer.Option(help="the branch that gets the changes")] = "main",
+    into: Annotated[str, typer.Option(help="branch that gets the changes")] = "main",
     fast_forward_only: Annotated[
-        bool, typer.Option("--fast-forward-only", help="only if that branch has no changes of its own")
+        bool, typer.Option("--fast-forward-only", help="merge only if that branch has no changes of its own")
     ] = False,
 ) -> None:
-    """Brings the changes of a branch into another one, as one version; 'main --into dev' brings dev up to date."""
+    """Merges the changes of a branch into another one, as one version. 'main --into dev' brings dev up to date."""
     call = invocation(context)
     with call.client() as client:
         merged = client.branches.merge(table, name, into=into, fast_forward_only=fast_forward_only)
@@ -78,9 +81,11 @@ def compare_branches(
     table: Name,
     left: Compared,
     right: Compared,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="how many partitions to show; 0: all")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, help="largest number of partitions to show; 0: all")
+    ] = 20,
 ) -> None:
-    """Compares two branches, tags or versions: what each one has alone, and whether it can be merged into the other."""
+    """Compares two branches, tags or versions: what only one of them has, and whether they can be merged."""
     call = invocation(context)
     with call.client() as client:
         comparison = client.branches.compare(table, left, right, limit=limit)
@@ -120,7 +125,7 @@ def compare_branches(
 
 @branch.command("drop")
 def drop_branch(context: typer.Context, table: Name, name: ReferenceName) -> None:
-    """Drops a branch; writers that are open on it cannot commit any more."""
+    """Drops a branch. Its open writers can no longer commit."""
     call = invocation(context)
     with call.client() as client:
         client.branches.drop(table, name)
@@ -136,7 +141,7 @@ def create_tag(
     version: FromVersion = 0,
     retain_days: RetainDays = 0,
 ) -> None:
-    """Gives a version a name; the version is kept as long as the tag is there."""
+    """Creates a tag: a name for a version, which is kept as long as the tag exists."""
     retain = dt.timedelta(days=retain_days)
     _create(
         context,
@@ -153,7 +158,7 @@ def list_tags(context: typer.Context, table: Name) -> None:
 
 @tag.command("drop")
 def drop_tag(context: typer.Context, table: Name, name: ReferenceName) -> None:
-    """Drops a tag; its version may be cleaned then."""
+    """Drops a tag. Its version may then be cleaned."""
     call = invocation(context)
     with call.client() as client:
         client.tags.drop(table, name)

@@ -74,7 +74,7 @@ def clean(
     deleted here.
     """
     if not retain_versions and not retain_days:
-        raise typer.BadParameter("say what must stay: --retain-versions, --retain-days or both")
+        raise typer.BadParameter("say what to keep: --retain-versions, --retain-days or both")
     call = invocation(context)
     with call.client() as client:
         done = client.timeline.clean(

@@ -31,10 +31,11 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="change nothing; say what would come of it, or why it is refused")
 ]
 Expect = Annotated[
-    int, typer.Option("--expect", metavar="SCHEMA", help="change it only if the latest schema has this id", min=0)
+    int,
+    typer.Option("--expect", metavar="SCHEMA", help="change the schema only if its latest version has this id", min=0),
 ]
-First = Annotated[bool, typer.Option("--first", help="in front of all other columns")]
-After = Annotated[str, typer.Option("--after", metavar="COLUMN", help="right behind this column")]
+First = Annotated[bool, typer.Option("--first", help="put it in front of all other columns")]
+After = Annotated[str, typer.Option("--after", metavar="COLUMN", help="put it right after this column")]
 
 
 @app.command()
@@ -42,7 +43,7 @@ def show(
     context: typer.Context,
     name: SnapshotName,
     version: Annotated[
-        int | None, typer.Option("--version", "-v", min=0, help="show this version's; default: the latest")
+        int | None, typer.Option("--version", "-v", min=0, help="show the columns of this version; default: the latest")
     ] = None,
 ) -> None:
     """Shows the columns of a table, or of one of its snapshots, with their nested fields."""
@@ -57,7 +58,7 @@ def show(
 
 @app.command()
 def history(context: typer.Context, name: Name) -> None:
-    """Lists all schemas of a table: since when, since which version, and what changed."""
+    """Lists all schemas of a table with the time and version of each, and what changed."""
     call = invocation(context)
     with call.client() as client:
         schemas = client.tables.schemas(name)
@@ -82,20 +83,20 @@ def add(
     name: Name,
     column: Annotated[str, typer.Argument(metavar="COLUMN", help="as in SQL: \"tip decimal(8,2) COMMENT 'text'\"")],
     to: Annotated[
-        str, typer.Option("--to", metavar="STRUCT", help="the path of a struct, which gets it as a field")
+        str, typer.Option("--to", metavar="STRUCT", help="path of a struct that gets the column as a field")
     ] = "",
     first: First = False,
     after: After = "",
     dry_run: DryRun = False,
     expect: Expect = 0,
 ) -> None:
-    """Adds a column; existing rows have null in it."""
+    """Adds a column. Existing rows have null in it."""
     _alter(context, name, added_column(column, to, first=first, after=after), dry_run=dry_run, expect=expect)
 
 
 @app.command()
 def drop(context: typer.Context, name: Name, column: Column, dry_run: DryRun = False, expect: Expect = 0) -> None:
-    """Drops a column; older versions keep it."""
+    """Drops a column. Older versions keep it."""
     _alter(context, name, DropColumn(column), dry_run=dry_run, expect=expect)
 
 
@@ -104,11 +105,11 @@ def rename(
     context: typer.Context,
     name: Name,
     column: Column,
-    new_name: Annotated[str, typer.Argument(metavar="NEW_NAME", help="without the path")],
+    new_name: Annotated[str, typer.Argument(metavar="NEW_NAME", help="new name, without the path")],
     dry_run: DryRun = False,
     expect: Expect = 0,
 ) -> None:
-    """Gives a column another name; no file is touched."""
+    """Renames a column, without touching files."""
     _alter(context, name, RenameColumn(column, new_name), dry_run=dry_run, expect=expect)
 
 
@@ -117,11 +118,13 @@ def widen(
     context: typer.Context,
     name: Name,
     column: Column,
-    new_type: Annotated[str, typer.Argument(metavar="TYPE", help="a type that holds every value of the old one")],
+    new_type: Annotated[
+        str, typer.Argument(metavar="TYPE", help="new type, which must hold every value of the old one")
+    ],
     dry_run: DryRun = False,
     expect: Expect = 0,
 ) -> None:
-    """Gives a column a wider type; no file is touched."""
+    """Gives a column a wider type, without touching files."""
     _alter(context, name, WidenColumn(column, parse_type(new_type)), dry_run=dry_run, expect=expect)
 
 
@@ -135,7 +138,7 @@ def move(
     dry_run: DryRun = False,
     expect: Expect = 0,
 ) -> None:
-    """Moves a column to the front or behind another one."""
+    """Moves a column to the front or after another one."""
     _alter(context, name, MoveColumn(column, first, after), dry_run=dry_run, expect=expect)
 
 
@@ -144,7 +147,7 @@ def comment(
     context: typer.Context,
     name: Name,
     column: Column,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="'' removes it")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="the comment; '' removes it")],
     dry_run: DryRun = False,
     expect: Expect = 0,
 ) -> None:
@@ -154,7 +157,7 @@ def comment(
 
 @app.command()
 def relax(context: typer.Context, name: Name, column: Column, dry_run: DryRun = False, expect: Expect = 0) -> None:
-    """Allows nulls in a NOT NULL column; this cannot be undone."""
+    """Allows nulls in a NOT NULL column. This cannot be undone."""
     _alter(context, name, RelaxColumn(column), dry_run=dry_run, expect=expect)
 
 
@@ -171,7 +174,7 @@ def alter(
     dry_run: DryRun = False,
     expect: Expect = 0,
 ) -> None:
-    """Makes several changes at once, all or none."""
+    """Makes several changes at once: all of them or none."""
     _alter(context, name, *parse_changes(changes), dry_run=dry_run, expect=expect)
 
 

@@ -16,30 +16,35 @@ app = typer.Typer(help="Sinks: events that the service delivers to webhooks, Kaf
 create = typer.Typer(help="Creates a sink.", no_args_is_help=True)
 app.add_typer(create, name="create")
 
-Name = Annotated[str, typer.Argument(help="its name")]
-Catalog = Annotated[str, typer.Option(help="of this catalog; default: hive")]
+Name = Annotated[str, typer.Argument(help="name of the sink")]
+Catalog = Annotated[str, typer.Option(help="the catalog; default: hive")]
 Patterns = Annotated[
     list[str] | None,
-    typer.Option("--only", help="of these names: sales, sales.orders, 'sales.*', '*.orders_*'; may be repeated"),
+    typer.Option(
+        "--only", help="only events of these names: sales, sales.orders, 'sales.*', '*.orders_*'; may be repeated"
+    ),
 ]
-Kinds = Annotated[list[str] | None, typer.Option("--kind", help="of this kind, as committed; may be repeated")]
+Kinds = Annotated[
+    list[str] | None, typer.Option("--kind", help="only events of this kind, such as committed; may be repeated")
+]
 After = Annotated[
-    int | None, typer.Option(min=0, help="begin behind this offset; 0: with the first event; default: with the next")
+    int | None,
+    typer.Option(min=0, help="offset after which to begin; 0: with the first event; default: with the next one"),
 ]
 Paused = Annotated[bool, typer.Option("--paused", help="deliver nothing until it is resumed")]
-Letters = Annotated[list[int] | None, typer.Argument(metavar="[ID …]", help="which dead letters; --all: all")]
+Letters = Annotated[list[int] | None, typer.Argument(metavar="[ID …]", help="ids of dead letters; or give --all")]
 All = Annotated[bool, typer.Option("--all", help="all dead letters")]
 SecretFile = Annotated[
-    Path, typer.Option(exists=True, dir_okay=False, help="a file with the secret: 'lakemark sinks secret' makes one")
+    Path, typer.Option(exists=True, dir_okay=False, help="file with the secret, which 'lakemark sinks secret' prints")
 ]
 PairsFile = Annotated[
-    Path | None, typer.Option(exists=True, dir_okay=False, help="a file with secrets, NAME=VALUE on each line")
+    Path | None, typer.Option(exists=True, dir_okay=False, help="file with secrets, NAME=VALUE in each line")
 ]
 
 
 @app.command()
 def secret() -> None:
-    """Prints a new secret for the signatures of a webhook. Keep it in a file; its receiver needs it, too."""
+    """Prints a new secret for the signatures of a webhook. Keep it in a file. The receiver needs it, too."""
     typer.echo(new_secret())
 
 
@@ -47,13 +52,13 @@ def secret() -> None:
 def webhook(
     context: typer.Context,
     name: Name,
-    url: Annotated[str, typer.Argument(help="https://…")],
+    url: Annotated[str, typer.Argument(help="address of the receiver: https://…")],
     secret_file: SecretFile,
     headers_file: PairsFile = None,
-    batch: Annotated[bool, typer.Option("--batch", help="several events in one request")] = False,
-    timeout_ms: Annotated[int, typer.Option(min=0, help="of one attempt; 0: 10,000")] = 0,
+    batch: Annotated[bool, typer.Option("--batch", help="send several events in one request")] = False,
+    timeout_ms: Annotated[int, typer.Option(min=0, help="milliseconds for one attempt; 0: 10,000")] = 0,
     attempts_max: Annotated[
-        int, typer.Option(help="after which events become dead letters; 0: 8, negative: never")
+        int, typer.Option(help="attempts after which events become dead letters; 0: 8, negative: never")
     ] = 0,
     only: Patterns = None,
     kind: Kinds = None,
@@ -61,7 +66,7 @@ def webhook(
     paused: Paused = False,
     catalog: Catalog = "",
 ) -> None:
-    """Sends events as CloudEvents in HTTP POST requests, signed as Standard Webhooks says."""
+    """Creates a sink that posts events to a webhook, as CloudEvents that are signed as Standard Webhooks says."""
     call = invocation(context)
     with call.client() as client:
         made = client.sinks.create_webhook(
@@ -85,11 +90,12 @@ def webhook(
 def kafka(
     context: typer.Context,
     name: Name,
-    bootstrap_servers: Annotated[str, typer.Argument(help="host:port,host:port")],
+    bootstrap_servers: Annotated[str, typer.Argument(help="brokers: host:port,host:port")],
     topic: Annotated[str, typer.Argument(help="the topic, which should exist")],
-    format: Annotated[KafkaFormat, typer.Option(help="of the values")] = "cloudevents",  # noqa: A002
+    format: Annotated[KafkaFormat, typer.Option(help="format of the values")] = "cloudevents",  # noqa: A002
     properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="of librdkafka")
+        list[str] | None,
+        typer.Option("--property", metavar="NAME=VALUE", help="property of librdkafka; may be repeated"),
     ] = None,
     secrets_file: PairsFile = None,
     only: Patterns = None,
@@ -98,7 +104,7 @@ def kafka(
     paused: Paused = False,
     catalog: Catalog = "",
 ) -> None:
-    """Writes events to a topic of Kafka; those of a table stay in order."""
+    """Creates a sink that writes events to a topic of Kafka. Events of a table stay in order."""
     call = invocation(context)
     with call.client() as client:
         made = client.sinks.create_kafka(
@@ -141,7 +147,7 @@ def mail(
 
 @app.command("list")
 def list_sinks(context: typer.Context, catalog: Catalog = "") -> None:
-    """Lists sinks, with how far they are behind."""
+    """Lists sinks, and how far each is behind."""
     call = invocation(context)
     with call.client() as client:
         sinks = client.sinks.list(catalog=catalog)
@@ -198,7 +204,7 @@ def show(context: typer.Context, name: Name, catalog: Catalog = "") -> None:
 
 @app.command()
 def pause(context: typer.Context, name: Name, catalog: Catalog = "") -> None:
-    """Lets a sink deliver nothing until it is resumed."""
+    """Pauses a sink until it is resumed."""
     call = invocation(context)
     with call.client() as client:
         sink = client.sinks.pause(name, catalog=catalog)
@@ -209,11 +215,13 @@ def pause(context: typer.Context, name: Name, catalog: Catalog = "") -> None:
 def resume(
     context: typer.Context,
     name: Name,
-    after: Annotated[int | None, typer.Option(min=0, help="behind this offset; default: where it is")] = None,
-    end: Annotated[bool, typer.Option("--end", help="with the next event that happens")] = False,
+    after: Annotated[
+        int | None, typer.Option(min=0, help="offset after which to go on; default: where the sink is")
+    ] = None,
+    end: Annotated[bool, typer.Option("--end", help="go on with the next event that happens")] = False,
     catalog: Catalog = "",
 ) -> None:
-    """Lets a sink go on. A failing one tries again at once."""
+    """Lets a sink go on. A failing sink tries again at once."""
     call = invocation(context)
     with call.client() as client:
         sink = client.sinks.resume(name, after=after, end=end, catalog=catalog)
@@ -234,10 +242,14 @@ def set_secrets(
     context: typer.Context,
     name: Name,
     secret_file: Annotated[
-        list[Path] | None, typer.Option(exists=True, dir_okay=False, help="of a webhook; two: each signs")
+        list[Path] | None,
+        typer.Option(exists=True, dir_okay=False, help="file with a secret of a webhook; with two, each signs"),
     ] = None,
     pairs_file: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="headers, or properties of Kafka: NAME=VALUE")
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="file with headers, or with properties of Kafka: NAME=VALUE in each line"
+        ),
     ] = None,
     catalog: Catalog = "",
 ) -> None:
@@ -256,10 +268,10 @@ def set_secrets(
 def dead_letters(
     context: typer.Context,
     name: Name,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="how many to show")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="largest number to show")] = 20,
     catalog: Catalog = "",
 ) -> None:
-    """Lists events that a sink has given up, the oldest first; with --json the events themselves, too."""
+    """Lists dead letters: events that a sink has given up, oldest first. --json also shows the events."""
     call = invocation(context)
     with call.client() as client:
         letters = [letter for letter, _ in zip(client.sinks.dead_letters(name, catalog=catalog), range(limit))]  # noqa: B905
@@ -285,7 +297,7 @@ def dead_letters(
 def resend(
     context: typer.Context, name: Name, ids: Letters = None, everything: All = False, catalog: Catalog = ""
 ) -> None:
-    """Sends dead letters again. Those that arrive are dead letters no more."""
+    """Sends dead letters again. Those that arrive are removed from the list."""
     call = invocation(context)
     with call.client() as client:
         count = client.sinks.resend(name, _chosen(ids, everything), catalog=catalog)
@@ -305,7 +317,7 @@ def drop_letters(
 
 def _chosen(ids: list[int] | None, everything: bool) -> list[int] | None:
     if bool(ids) == everything:
-        raise typer.BadParameter("name dead letters by their ids, or say --all")
+        raise typer.BadParameter("give the ids of dead letters, or --all")
     return ids or None
 
 

@@ -13,7 +13,7 @@ SnapshotName = Annotated[
     str,
     typer.Argument(
         metavar="DATABASE.TABLE[@SNAPSHOT]",
-        help="a snapshot: @v12, @2026-11-20T10:00 (UTC), @BRANCH, @TAG, @BRANCH@v12; none: the latest of main",
+        help="a snapshot is @v12, @2026-11-20T10:00 (UTC), @BRANCH, @TAG or @BRANCH@v12; default: the latest of main",
     ),
 ]
 BranchName = Annotated[
@@ -53,7 +53,7 @@ def branch_of(name: str, branch: str) -> tuple[str, str]:
     """The table, and the branch ("": main) in the name or the option. Raises as ``snapshot_of``."""
     table, part = parse_snapshot_name(name)
     if part != SnapshotPart(part.reference):
-        raise typer.BadParameter(f"{name}: this command takes a branch behind the @, not a version or a time")
+        raise typer.BadParameter(f"{name}: this command takes a branch after the @, not a version or a time")
     _refuse_both(name, bool(part.reference and branch))
     return table, part.reference or branch
 
@@ -66,17 +66,17 @@ def range_of(name: str, since: int | None, upto: int | None, branch: str) -> tup
     table, part = parse_snapshot_name(name)
     if part == SnapshotPart():
         if since is None:
-            raise typer.BadParameter(f"say from where: --since VERSION, or {table}@v10..v12")
+            raise typer.BadParameter(f"say where to begin: --since VERSION, or {table}@v10..v12")
         return table, since, upto, branch
     _refuse_both(name, bool(part.reference and branch))
     if part == SnapshotPart(part.reference) and since is not None:
         return table, since, upto, part.reference
     if part.since is None:
-        raise typer.BadParameter(f"{name}: this command takes a range behind the @, such as {table}@v10..v12")
+        raise typer.BadParameter(f"{name}: this command takes a range after the @, such as {table}@v10..v12")
     _refuse_both(name, since is not None or upto is not None)
     return table, part.since, part.version, part.reference or branch
 
 
 def _refuse_both(name: str, given: bool) -> None:
     if given:
-        raise typer.BadParameter(f"{name} says already what is to be read: leave out the options that say it too")
+        raise typer.BadParameter(f"{name} already says what to read: leave out the options that say it, too")

@@ -21,7 +21,7 @@ from lakemark_core.types import format_type
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-app = typer.Typer(help="Tables: definition, properties, names.", no_args_is_help=True)
+app = typer.Typer(help="Tables: list, create, change and drop them.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="DATABASE.TABLE")]
 Properties = Annotated[
     list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE", help="a property; may be repeated")
@@ -30,7 +30,9 @@ Properties = Annotated[
 
 TableId = Annotated[
     int,
-    typer.Option("--id", metavar="TABLE-ID", help="which of several that had this name (list --dropped shows them)"),
+    typer.Option(
+        "--id", metavar="TABLE-ID", help="which of several dropped tables of this name (list --dropped shows ids)"
+    ),
 ]
 
 
@@ -39,7 +41,7 @@ def list_tables(
     context: typer.Context,
     database: Annotated[str, typer.Argument(metavar="DATABASE")],
     kind: Annotated[str, typer.Option(help="only tables of this kind: lake or warehouse")] = "",
-    dropped: Annotated[bool, typer.Option("--dropped", help="only those that can be brought back by undrop")] = False,
+    dropped: Annotated[bool, typer.Option("--dropped", help="only dropped tables that undrop can bring back")] = False,
 ) -> None:
     """Lists the tables of a database."""
     call = invocation(context)
@@ -56,7 +58,7 @@ def list_tables(
 
 @app.command()
 def show(context: typer.Context, name: Name) -> None:
-    """Shows one table with its columns."""
+    """Shows a table with its columns."""
     call = invocation(context)
     with call.client() as client:
         _show(call, client.tables.get(name))
@@ -66,12 +68,14 @@ def show(context: typer.Context, name: Name) -> None:
 def create(
     context: typer.Context,
     name: Name,
-    columns: Annotated[str, typer.Argument(help="as in SQL: 'id bigint NOT NULL, name string, month int'")],
-    partitioned_by: Annotated[str, typer.Option(help="partition columns, with commas: year,month")] = "",
+    columns: Annotated[str, typer.Argument(help="columns as in SQL: 'id bigint NOT NULL, name string, month int'")],
+    partitioned_by: Annotated[str, typer.Option(help="partition columns, separated by commas: year,month")] = "",
     properties: Properties = None,
-    location: Annotated[str, typer.Option(help="directory or URI; default: a directory below the database's")] = "",
-    comment: Annotated[str, typer.Option(help="what it holds")] = "",
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="no error if there is one already")] = False,
+    location: Annotated[
+        str, typer.Option(help="directory or URI of the table; default: a directory below that of the database")
+    ] = "",
+    comment: Annotated[str, typer.Option(help="what the table holds")] = "",
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="do nothing if it exists already")] = False,
 ) -> None:
     """Creates a lake table."""
     call = invocation(context)
@@ -92,12 +96,12 @@ def create(
 def drop(
     context: typer.Context,
     name: Name,
-    if_exists: Annotated[bool, typer.Option("--if-exists")] = False,
-    keep_data: Annotated[bool, typer.Option("--keep-data", help="never delete its files")] = False,
-    now: Annotated[bool, typer.Option("--now", help="delete it at once: it cannot be brought back")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="do nothing if it does not exist")] = False,
+    keep_data: Annotated[bool, typer.Option("--keep-data", help="never delete the table's files")] = False,
+    now: Annotated[bool, typer.Option("--now", help="delete the table at once; it cannot be brought back")] = False,
 ) -> None:
-    """Drops a lake table. For a while undrop brings it back; then it is deleted, with its data unless its location was
-    chosen by the user."""
+    """Drops a lake table. For a while, undrop brings it back. Then it is deleted with its data, unless the user chose
+    its location."""
     call = invocation(context)
     with call.client() as client:
         kept = client.tables.drop(name, if_exists=if_exists, purge=not keep_data, now=now)
@@ -115,7 +119,7 @@ def undrop(
     context: typer.Context,
     name: Name,
     new_name: Annotated[
-        str, typer.Option("--as", metavar="[DATABASE.]TABLE", help="bring it back under this name")
+        str, typer.Option("--as", metavar="[DATABASE.]TABLE", help="bring the table back under this name")
     ] = "",
     table_id: TableId = 0,
 ) -> None:
@@ -128,15 +132,15 @@ def undrop(
 
 @app.command()
 def purge(context: typer.Context, name: Name, table_id: TableId = 0) -> None:
-    """Deletes a dropped lake table at once: it cannot be brought back any more."""
+    """Deletes a dropped lake table at once. It can then no longer be brought back."""
     call = invocation(context)
     with call.client() as client:
         client.tables.purge(name, table_id=table_id)
     call.tell({"purged": name}, f"deleted the dropped table {name}")
 
 
-Where = Annotated[str, typer.Option(help="only files that may hold such rows: \"day = '2026-11-22'\"")]
-Branch = Annotated[str, typer.Option(help="default: main")]
+Where = Annotated[str, typer.Option(help="only files that may have rows with this condition: \"day = '2026-11-22'\"")]
+Branch = Annotated[str, typer.Option(help="the branch; default: main")]
 Master = Annotated[str, typer.Option(metavar="URL", help="where Spark runs")]
 SparkSettings = Annotated[
     list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="a setting of Spark; may be repeated")
@@ -152,7 +156,7 @@ def _spark(
         import lakemark_spark  # noqa: F401 - whether it can be had
         from lakemark.cli.spark import session
     except ImportError as error:
-        raise FailedPrecondition(f"{what} is done by Spark: pip install 'lakemark[spark]'") from error
+        raise FailedPrecondition(f"{what} needs Spark: pip install 'lakemark[spark]'") from error
     with call.client() as client, session(master, parse_pairs(settings, "setting")) as spark:
         yield client, spark
 
@@ -166,7 +170,7 @@ def compact(
     master: Master = "local[*]",
     settings: SparkSettings = None,
 ) -> None:
-    """Merges deltas, or in a table without buckets small files, into new base files, by Spark."""
+    """Runs Spark to merge deltas into new base files; in a table without buckets it merges small files."""
     call = invocation(context)
     with _spark(call, "compaction", master, settings) as (client, spark):
         from lakemark_spark import compact as compact_table
@@ -188,7 +192,7 @@ def cluster(
     master: Master = "local[*]",
     settings: SparkSettings = None,
 ) -> None:
-    """Writes files again with their rows in order, so that plans leave out more of them, by Spark."""
+    """Runs Spark to rewrite files with sorted rows, so that plans leave out more files."""
     call = invocation(context)
     columns = by.split(",") if by else None
     with _spark(call, "clustering", master, settings) as (client, spark):
@@ -205,22 +209,22 @@ def buckets(
     context: typer.Context,
     name: Name,
     split: Annotated[
-        list[str] | None, typer.Option(metavar="BUCKET", help="make two of this bucket; may be repeated")
+        list[str] | None, typer.Option(metavar="BUCKET", help="split this bucket in two; may be repeated")
     ] = None,
     merge: Annotated[
-        list[str] | None, typer.Option(metavar="BUCKET", help="make this bucket of its halves; may be repeated")
+        list[str] | None, typer.Option(metavar="BUCKET", help="merge the two halves of this bucket; may be repeated")
     ] = None,
     balance: Annotated[
         bool, typer.Option("--balance", help="split and merge by the sizes of files, as the table's properties say")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="with --balance: only say what would be changed")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="with --balance, only say what would change")] = False,
 ) -> None:
-    """Shows the buckets of an extendible index; or splits and merges them, which touches no file."""
+    """Shows the buckets of an extendible index, or splits and merges them. No file is touched."""
     call = invocation(context)
     if balance and (split or merge):
         raise InvalidArgument("--balance chooses the buckets itself: leave --split and --merge out")
     if dry_run and not balance:
-        raise InvalidArgument("--dry-run says what --balance would change: give both")
+        raise InvalidArgument("--dry-run needs --balance")
     with call.client() as client:
         if balance:
             _tell_balance(call, name, client.buckets.balance(name, dry_run=dry_run), dry_run=dry_run)
@@ -263,7 +267,7 @@ def rename(
     name: Name,
     new_name: Annotated[str, typer.Argument(metavar="[DATABASE.]TABLE")],
 ) -> None:
-    """Gives a table another name; its data stays where it is."""
+    """Renames a table. Its data stays where it is."""
     call = invocation(context)
     with call.client() as client:
         table = client.tables.rename(name, new_name)

@@ -14,10 +14,10 @@ from lakemark.cli.tables import Name
 from lakemark.client import Version
 
 app = typer.Typer(
-    help="The timeline of a table: its instants (what writers do) and its versions (what they committed).",
+    help="Timeline of a table: its instants (what writers do) and its versions (what they have committed).",
     no_args_is_help=True,
 )
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="how many at most")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="largest number to show")]
 
 
 class State(StrEnum):
@@ -29,7 +29,7 @@ class State(StrEnum):
 
 @app.command()
 def show(context: typer.Context, table: SnapshotName, limit: Limit = 20) -> None:
-    """Shows a snapshot and the newest instants of all branches: who writes now, and what became of other writers."""
+    """Shows a snapshot and the newest instants of all branches: who is writing, and how other writers ended."""
     call = invocation(context)
     with call.client() as client:
         at = snapshot_of(client, table)
@@ -71,7 +71,7 @@ def show(context: typer.Context, table: SnapshotName, limit: Limit = 20) -> None
 def instants(
     context: typer.Context,
     table: Name,
-    state: Annotated[list[State] | None, typer.Option(help="only those in this state; may be repeated")] = None,
+    state: Annotated[list[State] | None, typer.Option(help="only instants in this state; may be repeated")] = None,
     limit: Limit = 100,
     oldest_first: Annotated[bool, typer.Option("--oldest-first", help="begin with the oldest")] = False,
 ) -> None:
@@ -151,10 +151,10 @@ def _what(version: Version) -> str:
 def restore(
     context: typer.Context,
     table: Name,
-    version: Annotated[int, typer.Argument(min=1, help="the version whose files are wanted")],
+    version: Annotated[int, typer.Argument(min=1, help="version to restore")],
     branch: Annotated[str, typer.Option(help="the branch; default: main")] = "",
 ) -> None:
-    """Makes a new version with the files of an old one; writers that are open cannot commit any more."""
+    """Makes a new version with the files of an old one. Open writers can then no longer commit."""
     call = invocation(context)
     with call.client() as client:
         done = client.timeline.restore(table, version, branch=branch)
@@ -165,10 +165,10 @@ def restore(
 def rollback(
     context: typer.Context,
     table: Name,
-    instant: Annotated[int, typer.Argument(help="as 'timeline instants' shows it")],
-    reason: Annotated[str, typer.Option(help="kept with the instant")] = "rolled back by hand",
+    instant: Annotated[int, typer.Argument(help="the instant, as 'timeline instants' shows it")],
+    reason: Annotated[str, typer.Option(help="reason to keep with the instant")] = "rolled back by hand",
 ) -> None:
-    """Ends a writer that has not committed (requested or inflight); no reader ever sees its files."""
+    """Rolls back a writer that has not committed (requested or inflight). No reader ever sees its files."""
     call = invocation(context)
     with call.client() as client:
         ended = client.timeline.rollback(table, instant, reason)

@@ -41,7 +41,8 @@ class LakeTour:
         self.server = server
         self.directory = directory
 
-    def run(self) -> None:
+    def run(self, *, keep: bool) -> None:
+        """``keep``: the tables stay."""
         self._create()
         watch = Watch(self.client, TABLE, self.report).start()
         times = self._append_months()
@@ -55,8 +56,9 @@ class LakeTour:
         self._refuse_insert()
         self._doors()
         self._mirror()
-        self._drop()
-        watch.join()
+        if not keep:
+            self._drop()
+            watch.join()
 
     def _create(self) -> None:
         self.report.chapter("Lake tables")
@@ -79,9 +81,8 @@ class LakeTour:
         """Commits month by month. Returns a moment after each commit."""
         times = []
         right = 0
-        with self.report.step(
-            "12 commits, one for each month; after each, SELECT count(*), sum(distance) by plain SQL"
-        ):
+        text = "12 commits, one for each month; after each, SELECT count(*), sum(distance) by plain SQL"
+        with self.report.steps(text, 12) as done:
             for month in range(1, 13):
                 commit = lakemark_spark.append(self._source(f"month = {month}"), TABLE, server=self.server)
                 time.sleep(0.01)  # so that there is a moment between two commits
@@ -89,6 +90,7 @@ class LakeTour:
                 time.sleep(0.01)
                 totals = self._totals(TABLE)
                 right += commit.version == month and totals == self._expected(range(1, month + 1))
+                done()
         self.report.check("commits after which plain SQL saw exactly what was committed, without REFRESH", right, 12)
         return times
 
@@ -186,6 +188,25 @@ class LakeTour:
         self.report.check("rows of version 2", before, sum(counts))
         added = self.sql.one("SELECT count(*) FROM air.`long_flights@v1..v2`")
         self.report.check("rows that version 2 added", added, counts[1])
+        self.sql(f"DROP VIEW {table}")
+        self._keyed_doors()
+
+    def _keyed_doors(self) -> None:
+        table = "air.carriers"
+        self.sql(
+            f"CREATE TABLE {table} (carrier STRING, flights BIGINT) USING parquet TBLPROPERTIES ("
+            "'lakemark.type'='lake', 'lakemark.primary-key'='carrier', 'lakemark.bucket.count'='2', "
+            "'lakemark.write.mode'='merge-on-read')"
+        )
+        for where in ("month = 1", "month <= 2"):
+            self.sql(f"INSERT INTO {table}__upsert SELECT carrier, count(*) FROM source WHERE {where} GROUP BY carrier")
+        self.sql(f"INSERT INTO {table}__delete SELECT carrier FROM {table} WHERE carrier <> 'UA'")
+        united = self.flights.table.filter((pc.field("month") <= 2) & (pc.field("carrier") == "UA")).num_rows
+        left = [tuple(row) for row in self.sql(f"SELECT * FROM {table}")]
+        self.report.check("carriers after two upserts and a delete", left, [("UA", united)])
+        january = self.flights.table.filter(pc.field("month") == 1).num_rows
+        before = self.sql.one("SELECT sum(flights) FROM air.`carriers@v1`")
+        self.report.check("flights in version 1", before, january)
         self.sql(f"DROP VIEW {table}")
 
     def _mirror(self) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress
 from rich.table import Table
 
 VALUE_CHARS_MAX = 60
@@ -57,6 +58,24 @@ class Report:
         start = time.monotonic()
         with self.console.status(escape(text)):
             yield
+        self._done(text, start)
+
+    @contextmanager
+    def steps(self, text: str, total: int) -> Iterator[Callable[[], object]]:
+        """A step with a bar on terminals. What it yields is called after each of its ``total`` parts."""
+        start = time.monotonic()
+        shown = self.console.is_terminal
+        with Progress(console=self.console, transient=True, disable=not shown) as bar:
+            task = bar.add_task(f"  {escape(text)}", total=total)
+            yield lambda: bar.advance(task)
+        self._done(text, start)
+
+    def commands(self, lines: Sequence[str]) -> None:
+        """Prints commands as they can be copied: each in one line, however long."""
+        for line in lines:
+            self.console.print(f"  [cyan]{escape(line)}[/cyan]", highlight=False, soft_wrap=True)
+
+    def _done(self, text: str, start: float) -> None:
         self.console.print(f"  {escape(text)} [dim]({time.monotonic() - start:.1f} s)[/dim]", highlight=False)
 
     def check(self, what: str, found: object, expected: object) -> None:

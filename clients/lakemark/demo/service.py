@@ -17,12 +17,13 @@ STOP_SECONDS_MAX = 20
 
 @dataclass(slots=True)
 class Served:
-    """Starts on entering and stops on leaving. ``log`` is the file with its output."""
+    """Starts on entering and stops on leaving, unless it is to stay. ``log`` is the file with its output."""
 
     directory: Path
     grpc: str = ""
     hms: str = ""
     log: Path = Path()
+    stays: bool = False
     _process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
@@ -32,7 +33,13 @@ class Served:
         command += ["--warehouse", str(self.directory / "warehouse")]
         with self.log.open("w") as log:
             process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ, cwd=self.directory
+                command,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=os.environ,
+                cwd=self.directory,
+                start_new_session=True,  # an interrupt on the terminal is for the demo, which then ends it
             )
         self._process = process
         line = process.stdout.readline() if process.stdout else ""
@@ -43,9 +50,14 @@ class Served:
         self.grpc, self.hms = words["grpc"], words["hms"]
         return self
 
+    @property
+    def pid(self) -> int:
+        """0 before it was started."""
+        return self._process.pid if self._process else 0
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         process = self._process
-        if process is None:
+        if process is None or self.stays:
             return
         process.terminate()
         try:

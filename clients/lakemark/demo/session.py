@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import Row, SparkSession
 
 from lakemark.demo.report import Report
@@ -43,7 +44,8 @@ class Sql:
         """The first line of the error that the statement raises; "" if it succeeds."""
         self._report.sql(text)
         try:
-            self.spark.sql(text).collect()
+            with _no_stack_traces():
+                self.spark.sql(text).collect()
         except Exception as error:
             return str(error).strip().splitlines()[0]
         return ""
@@ -61,6 +63,20 @@ def start(metastore: str, directory: Path) -> SparkSession:
             .enableHiveSupport()
             .getOrCreate()
         )
+
+
+@contextmanager
+def _no_stack_traces() -> Iterator[None]:
+    """PySpark logs each error of a statement with its stack trace, also one that is caught."""
+    loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
 
 
 @contextmanager

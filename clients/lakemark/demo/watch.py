@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Final, Self
 
 import lakemark
 from lakemark.client.events import Event
 from lakemark.demo.report import Report
+from lakemark_core.errors import FailedPrecondition
 
 WAIT_S_MAX: Final = 10.0
 
 
 class Watch:
-    """Watches from ``start`` until the table is dropped. ``versions``: those that it was told of, in order."""
+    """Watches from ``start`` until the table is dropped or the client is closed.
+
+    ``versions``: those that it was told of, in order.
+    """
 
     def __init__(self, client: lakemark.Client, table: str, report: Report) -> None:
         self.versions: list[int] = []
@@ -38,7 +43,7 @@ class Watch:
         self._thread.join(WAIT_S_MAX)
 
     def _run(self) -> None:
-        with self._stream:
+        with suppress(FailedPrecondition), self._stream:  # a demo whose table stays ends by closing its client
             for event in self._stream:
                 self._report.say(f"watcher: event {event.offset}, {_words(event)}")
                 if event.kind == "committed":

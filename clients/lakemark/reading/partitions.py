@@ -1,29 +1,14 @@
-"""Predicates that choose the files of some partitions. Pure."""
+"""Predicates that choose the files of some partitions, as plans take them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-from lakemark_core.expressions import ColumnRef, Compare, Expr, IsNull, Literal, all_of, any_of, to_sql
-from lakemark_core.types import ColumnValue, Field, Schema
-
-PARTITIONS_ASKED_MAX: Final = 256
-"""The files of so many partitions are asked for by name, else those of all."""
+from lakemark_core.expressions import in_partitions, to_sql
+from lakemark_core.types import ColumnValue, Schema
 
 
 def partitions_predicate(partitions: Sequence[tuple[ColumnValue, ...]], schema: Schema) -> str | None:
-    """What chooses the files of these partitions; None: all files, because there are too many, or no partitions."""
-    if not schema.partition_columns or not 0 < len(partitions) <= PARTITIONS_ASKED_MAX:
-        return None
-    return to_sql(
-        any_of(
-            all_of(_is(field, value) for field, value in zip(schema.partition_fields, values, strict=True))
-            for values in partitions
-        )
-    )
-
-
-def _is(field: Field, value: ColumnValue) -> Expr:
-    column = ColumnRef((field.name,))
-    return IsNull(column) if value is None else Compare("=", column, Literal(value, field.type))
+    """``in_partitions`` as SQL; None: all files."""
+    chosen = in_partitions(partitions, schema)
+    return None if chosen is None else to_sql(chosen)

@@ -192,7 +192,7 @@ def snapshot_reference(
 ) -> pb.SnapshotReference:
     """Raises InvalidArgument for more than one of version, timestamp and tag; a tag needs no branch."""
     if sum((version is not None, timestamp is not None, bool(tag))) > 1:
-        raise InvalidArgument("give one of version, timestamp and tag, not both or all")
+        raise InvalidArgument("give only one of version, timestamp and tag")
     if tag and branch:
         raise InvalidArgument("give a tag or a branch, not both: a tag names a version of one branch")
     reference = pb.SnapshotReference(branch=branch)

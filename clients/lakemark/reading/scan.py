@@ -158,7 +158,7 @@ def _read_file(
     try:
         data, by_name = again(system, path, read)
     except FileNotFoundError as error:
-        raise InvalidFile(f"file {path!r} of the plan is not there", path=path) from error
+        raise InvalidFile(f"file {path!r} of the plan does not exist", path=path) from error
     except pa.ArrowInvalid as error:
         raise Unavailable(f"file {path!r} cannot be read: {error}", path=path) from error
     except OSError as error:

@@ -3,6 +3,7 @@
 from lakemark_core.expressions.bind import bind
 from lakemark_core.expressions.calls import as_decimal_type, step_type
 from lakemark_core.expressions.normalize import normalize
+from lakemark_core.expressions.partitions import PARTITIONS_ASKED_MAX, in_partitions
 from lakemark_core.expressions.patterns import (
     LIKE_REGEX_CHARS_MAX,
     LikePrefix,
@@ -49,6 +50,7 @@ __all__ = [
     "FALSE",
     "LIKE_REGEX_CHARS_MAX",
     "NULL",
+    "PARTITIONS_ASKED_MAX",
     "TRUE",
     "And",
     "Applied",
@@ -80,6 +82,7 @@ __all__ = [
     "checked_text",
     "columns_of",
     "escape_like",
+    "in_partitions",
     "like_prefix",
     "like_regex",
     "like_tokens",

@@ -13,6 +13,7 @@ from lakemark_core.errors import (
     UnknownOutcome,
     UnsupportedOperation,
 )
+from lakemark_core.merge_sql import check_delta_names
 from lakemark_core.storage import in_scheme
 from lakemark_hms.doors.names import DoorName, door_names, door_of
 from lakemark_hms.doors.tables import calls_that_it_stands_for, door_table, ends_a_statement
@@ -21,8 +22,8 @@ from lakemark_hms.wire.dispatch import RefusedError, Session
 from lakemark_hms.wire.splice import encode_struct
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.doors.publication import DoorKind
 from lakemark_server.doors.service import Door, Doors, DoorSession
+from lakemark_server.doors.statements import CHANGES, DoorKind
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_thrift.ttypes import Table
 
@@ -70,11 +71,16 @@ class DoorFacade:
     def table(self, door: NamedDoor, session: Session | None) -> bytes:
         """The serialized Thrift table, at a directory that nobody else is given.
 
-        Raises UnsupportedOperation if rows cannot come into the table this way, with the way in which they can.
+        Raises UnsupportedOperation if rows cannot come into the table this way, with the way in which they can;
+        InvalidSchema if a column has a name that deltas need.
         """
         kind = _open_kind(door)
-        location = self._doors.give(self._session(door, kind, session), door.table, door.version)
-        return encode_struct(door_table(door.table, door.name, in_scheme(location, self._schemes)))
+        table = door.table
+        if kind in CHANGES:
+            check_delta_names(table.schema, table.name)
+        location = self._doors.give(self._session(door, kind, session), table, door.version)
+        schema = table.kind.deletes_schema(table.schema) if kind == "delete" else table.schema
+        return encode_struct(door_table(table, door.name, schema, in_scheme(location, self._schemes)))
 
     def alter(self, door: NamedDoor, new: Table) -> None:
         """Ends a statement; other changes are refused. Returns once its rows are committed.
@@ -117,24 +123,49 @@ def door_error(door: NamedDoor) -> UnsupportedOperation:
 
 def _open_kind(door: NamedDoor) -> DoorKind:
     """Raises UnsupportedOperation if the table has no such door, with what to use instead."""
-    kind, table = door.table.kind, door.table.name
-    if door.wanted.kind in ("append", "overwrite"):
-        if not kind.key:
-            return cast(DoorKind, door.wanted.kind)
-        what = (
-            "appended rows could have one that is there already"
-            if door.wanted.kind == "append"
-            else ("rows have to be looked at for keys that they share")
-        )
-        way = "lakemark_spark.upsert" if door.wanted.kind == "append" else "lakemark_spark.overwrite"
-        raise UnsupportedOperation(
-            f"{door.label}: {table} has a key ({', '.join(kind.key)}), and {what}: use {way}", table=table
-        )
-    if not kind.key and door.wanted.kind == "insert":
-        raise UnsupportedOperation(f"{door.label}: {table} has no key: use {door.beside('append')}", table=table)
-    way = "lakemark_spark.delete" if door.wanted.kind == "delete" else "lakemark_spark.upsert"
-    raise UnsupportedOperation(
-        f"{door.label}: rows of {table} are changed through {way} or lakemark_spark.merge; in plain SQL rows are added "
-        "and replaced, in tables without a key",
-        table=table,
+    wanted, kind = door.wanted.kind, door.table.kind
+    why = _why_not_with_key(door) if kind.key else _why_not_without_key(door)
+    if why:
+        raise UnsupportedOperation(f"{door.label}: {why}", table=door.table.name)
+    return cast(DoorKind, wanted)
+
+
+def _why_not_without_key(door: NamedDoor) -> str:
+    wanted, table = door.wanted.kind, door.table.name
+    if wanted in ("append", "overwrite"):
+        return ""
+    if wanted == "insert":
+        return f"{table} has no key: use {door.beside('append')}"
+    way = "lakemark_spark.delete" if wanted == "delete" else "lakemark_spark.upsert"
+    return (
+        f"{table} has no key by which its rows could be found (lakemark.primary-key): use {way} or "
+        "lakemark_spark.merge; in plain SQL rows are added to it and replaced"
     )
+
+
+def _why_not_with_key(door: NamedDoor) -> str:
+    wanted, table, kind = door.wanted.kind, door.table.name, door.table.kind
+    keyed = f"{table} has a key ({', '.join(kind.key)})"
+    upserts = kind.merges_on_read and kind.merge_by == "row"
+    if wanted == "append":
+        way = door.beside("upsert") if upserts else "lakemark_spark.upsert"
+        return f"{keyed}, and appended rows could have one that is there already: use {way}"
+    if wanted == "insert":
+        way = f", or {door.beside('upsert')}, which replaces those that are there" if upserts else ""
+        return f"{keyed}, and which rows are there already is told by reading them: use lakemark_spark.insert{way}"
+    if wanted == "overwrite":
+        if kind.buckets:
+            return ""
+        return f"{keyed} and no buckets, so keys that rows share are not told by buckets: use lakemark_spark.overwrite"
+    delete = "lakemark_spark.delete_keys" if kind.buckets else "lakemark_spark.delete"
+    way = delete if wanted == "delete" else "lakemark_spark.upsert"
+    if not kind.merges_on_read:
+        return (
+            f"{table} is copy-on-write, so files with changed rows are written again: use {way} or "
+            "lakemark_spark.merge; tables that are merged on read (lakemark.write.mode) have such a door"
+        )
+    if wanted == "upsert" and not upserts:
+        return (
+            f"{table} is merged by column, and a statement does not tell which columns it leaves as they are: use {way}"
+        )
+    return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from lakemark_core.types import Schema
 from lakemark_hms.lake.tables import hive_columns, parquet_storage, parquet_table
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_thrift.ttypes import Table
@@ -18,13 +19,14 @@ _WRITTEN: Final = {
 }
 
 
-def door_table(table: LakeTable, name: str, location: str) -> Table:
+def door_table(table: LakeTable, name: str, schema: Schema, location: str) -> Table:
     """The door ``name`` as it is given to one look-up. ``location``: of its directory, as engines read it.
+
+    ``schema``: the columns that its rows have.
 
     It is said to have a row, so that Spark takes its statistics off when a statement has ended: for a table without
     partitions that is the only call by which it can be known. A datasource table would be cached by its name.
     """
-    schema = table.schema
     storage = parquet_storage(hive_columns(schema.data_columns), location)
     if storage.serdeInfo is not None:
         storage.serdeInfo.parameters = {**(storage.serdeInfo.parameters or {}), **_WRITTEN}

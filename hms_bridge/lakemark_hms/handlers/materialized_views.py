@@ -66,7 +66,7 @@ class MaterializedViews(Subject, title="Materialized views"):
 
         def change(old: HiveTable) -> TableChange:
             if old.entry.hive_type != MATERIALIZED:
-                raise InvalidArgument(f"{old.label} is no materialized view: it has no creation metadata")
+                raise InvalidArgument(f"{old.label} is not a materialized view: it has no creation metadata")
             return TableChange(old.database, with_struct(old, with_creation_metadata(old.record.hive, metadata)))
 
         self._services.warehouse.tables.alter(*database, given_name("table", args.tbl_name).lower(), change)

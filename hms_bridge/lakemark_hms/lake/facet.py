@@ -315,9 +315,9 @@ class _Facet:
                 )
             if named.wanted.since is not None:
                 raise UnsupportedOperation(
-                    f"{named.name}: these versions of {named.table.name} have added deltas, which say what became of "
-                    "rows and are no rows: lakemark_spark.changes tells them; add "
-                    f"'@{names.OPTIMIZED_SUFFIX}' to see what base files they have added",
+                    f"{named.name}: these versions of {named.table.name} have added deltas, which this name cannot "
+                    "show: read the changes with lakemark_spark.changes, or add "
+                    f"'@{names.OPTIMIZED_SUFFIX}' to read the base files that they have added",
                     table=named.table.name,
                 )
         return newer

@@ -41,9 +41,9 @@ class Retention:
     def check(self) -> None:
         """Raises InvalidArgument."""
         if self.versions < 0 or self.ms < 0:
-            raise InvalidArgument("retain_versions and retain_ms are not negative")
+            raise InvalidArgument("retain_versions and retain_ms must not be negative")
         if not (self.versions or self.ms):
-            raise InvalidArgument("say what is to stay: retain_versions, retain_ms or both")
+            raise InvalidArgument("say which versions are kept: give retain_versions, retain_ms or both")
 
 
 def retention_of(properties: Mapping[str, str]) -> Retention | None:

@@ -98,8 +98,8 @@ def check_properties(properties: Mapping[str, str]) -> None:
     kind = properties.get(TYPE_PROPERTY, "lake")
     if kind.strip().lower() != "lake":
         raise InvalidArgument(
-            f"{TYPE_PROPERTY} = {kind!r} is no type of table: the only one is 'lake'; tables without the property that "
-            "are made through the Hive Metastore protocol are warehouse tables"
+            f"{TYPE_PROPERTY} = {kind!r} is not a type of table: the only one is 'lake'. A table that is created "
+            "through the Hive Metastore protocol without the property is a warehouse table"
         )
     policy = policy_of(properties)
     if policy not in POLICIES:

@@ -88,6 +88,23 @@ def holds_rows(location: str, directory: GivenDirectory) -> bool:
     return bool(data_paths(path for path, _ in storage.list_files(storage.join(location, directory.path))))
 
 
+def delete_rows(location: str, directory: GivenDirectory) -> None:
+    """Deletes the files of a statement, and no other ones of the directory. Raises Unavailable, StorageRefused."""
+    uri = storage.join(location, directory.path)
+    system, path = open_location(uri)
+    try:
+        infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        for info in infos:
+            if not data_paths([info.base_name]):
+                continue
+            if info.type == fs.FileType.Directory:
+                storage.delete_directory(storage.join(uri, info.base_name))
+            else:
+                system.delete_file(info.path)
+    except OSError as error:
+        raise storage_error(f"files in {uri!r} cannot be deleted", system, path, error) from error
+
+
 def _by_directory(system: fs.FileSystem, path: str, *, whole: bool) -> dict[str, set[str]]:
     """The names of what is in each directory; not ``whole``: only of what tells whether a job has ended."""
     infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))

@@ -115,7 +115,7 @@ def decide(situation: CallSituation, *, replaces: bool, way: str) -> CallEnd:
     if not replaces and any(one.emptied for one in complete):
         return _refused(
             complete,
-            f"this was an INSERT OVERWRITE, and the door is for appending: nothing was committed; use {way}, or INSERT "
+            f"this was an INSERT OVERWRITE, and the door is not for that: nothing was committed; use {way}, or INSERT "
             "INTO",
         )
     return CallEnd(publish=tuple(one.directory for one in complete))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from contextlib import suppress
+from typing import Final
 
 import structlog
 from pyarrow import fs
@@ -24,51 +24,57 @@ from lakemark_core.errors import (
     LakemarkError,
     UnknownOutcome,
 )
-from lakemark_core.messages.values import partition_to_proto, value_to_proto
-from lakemark_core.parquet.footers import FooterStatistics, read_footer, statistics_of
+from lakemark_core.messages.values import partition_to_proto
+from lakemark_core.parquet.footers import read_footer
 from lakemark_core.parquet.stored import check_stored
 from lakemark_core.storage import open_location
-from lakemark_core.types import Field, Schema, check_fits
+from lakemark_core.types import ColumnValue, Schema, check_fits
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2
 from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import caller
+from lakemark_server.context.periodic import PeriodicThread
 from lakemark_server.doors import contents
+from lakemark_server.doors.base_files import BaseFileLookup
 from lakemark_server.doors.directories import GivenDirectory, StatementFile, data_paths, slice_of
+from lakemark_server.doors.entries import entry_of
+from lakemark_server.doors.keyed_files import BYTES_MAX, KeyedFiles
+from lakemark_server.doors.statements import DoorKind, Statement
 from lakemark_server.kv import Store
+from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline.jobs.opening import OWNER_CHARS_MAX, OpenJob
 from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.timeline.service import Timeline
 
-DoorKind: TypeAlias = Literal["append", "overwrite"]
-
-HEARTBEAT_MS: Final = 3_600_000
-"""For so long another process can finish what one that died has begun."""
+HEARTBEAT_MS: Final = 120_000
+"""For so long another process can finish what one that died has begun. Until then it blocks others."""
+APPEND_HEARTBEAT_MS: Final = 3_600_000
+"""An append blocks nobody."""
+HEARTBEAT_S: Final = 20.0
+"""How often it is told that a statement is still worked on."""
 FOOTERS_AT_ONCE: Final = 8
 DOOR_METADATA: Final = "door"
 """A commit's metadata say by this which door it came through."""
 
+_OPERATIONS: Final[dict[DoorKind, timeline_pb2.Operation.ValueType]] = {
+    "overwrite": timeline_pb2.OVERWRITE_PARTITIONS,
+    "upsert": timeline_pb2.UPSERT,
+    "delete": timeline_pb2.DELETE,
+}
+
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """The rows of one statement, and where they go."""
-
-    kind: DoorKind
-    branch: str
-    directory: GivenDirectory
 
 
 class Publication:
     """Thread-safe."""
 
-    def __init__(self, store: Store, timeline: Timeline) -> None:
+    def __init__(self, store: Store, timeline: Timeline, snapshots: Snapshots, bytes_max: int = BYTES_MAX) -> None:
         self._store = store
         self._timeline = timeline
         self._footers = ThreadPoolExecutor(FOOTERS_AT_ONCE, thread_name_prefix="door-footers")
+        self._keyed = KeyedFiles(BaseFileLookup(store, snapshots), self._footers, bytes_max)
 
     def publish(self, table: LakeTable, statements: Sequence[Statement]) -> dict[GivenDirectory, int]:
         """Commits all of them or none; each is a version of its own. Returns how many files each has.
@@ -79,7 +85,12 @@ class Publication:
         open_instants: list[int] = []
         drafts: list[CommitDraft] = []
         files: dict[GivenDirectory, int] = {}
+        alive = PeriodicThread(
+            "door-heartbeat", HEARTBEAT_S, lambda: self._timeline.heartbeat(table.table_id, list(open_instants))
+        )
         try:
+            if any(statement.kind != "append" for statement in statements):
+                alive.start()
             for statement in statements:
                 record = self._open(table, statement)
                 if record.state == timeline_pb2.COMPLETED:
@@ -102,7 +113,15 @@ class Publication:
         except Exception as error:
             self._took_back(table, open_instants, Internal(f"it failed here: {error}"))
             raise
+        finally:
+            alive.stop()
         return files
+
+    def discard(self, table: LakeTable, statements: Sequence[Statement]) -> None:
+        """Deletes the files of statements that are published, of which others were made."""
+        for statement in statements if table.kind.key else ():
+            with suppress(LakemarkError):  # the sweep finds what is left
+                contents.delete_rows(table.record.location, statement.directory)
 
     def _took_back(self, table: LakeTable, instants: Sequence[int], error: LakemarkError) -> bool:
         """Whether the instants were not committed, of which all are or none; they are rolled back then.
@@ -125,31 +144,35 @@ class Publication:
         Raises CommitConflict, FailedPrecondition (it was rolled back before).
         """
         schema = self._schema(table, statement)
-        operation = timeline_pb2.APPEND
-        profile = timeline_pb2.WorkProfile()
-        if statement.kind == "overwrite":
-            operation = timeline_pb2.OVERWRITE_TABLE
-            profile.whole_table = not schema.partition_columns
-            if schema.partition_columns:
-                sources = self._sources(table, statement.directory)
-                partitions = dict.fromkeys(slice_of(source, 0, schema).partition for source in sources)
-                # Without rows nothing is replaced. If others have moved the files by now, the instant is open already.
-                operation = timeline_pb2.OVERWRITE_PARTITIONS if partitions else timeline_pb2.APPEND
-                profile.partitions.extend(
-                    timeline_pb2.WorkProfile.Partition(values=partition_to_proto(one, schema)) for one in partitions
-                )
+        operation, profile = timeline_pb2.APPEND, timeline_pb2.WorkProfile()
+        if statement.kind != "append":
+            sources = self._sources(table, statement.directory)
+            partitions = dict.fromkeys(slice_of(source, 0, schema).partition for source in sources)
+            whole = statement.kind == "overwrite" and not schema.partition_columns
+            # Without rows nothing is replaced. If others have moved the files by now, the instant is open already.
+            if partitions or whole:
+                operation = timeline_pb2.OVERWRITE_TABLE if whole else _OPERATIONS[statement.kind]
+            profile.whole_table = whole
+            profile.partitions.extend(
+                timeline_pb2.WorkProfile.Partition(values=partition_to_proto(one, schema))
+                for one in partitions
+                if not whole
+            )
         job = OpenJob(
             operation,
             statement.branch,
             statement.directory.request_id,
             caller.current()[:OWNER_CHARS_MAX],
             {DOOR_METADATA: statement.kind},
-            HEARTBEAT_MS,
-            # What the statement may have read: an overwrite must not lose what came since.
-            statement.directory.version if statement.kind == "overwrite" else None,
+            APPEND_HEARTBEAT_MS if statement.kind == "append" else HEARTBEAT_MS,
+            # What the statement may have read: it must not lose what came since. An append has read nothing.
+            None if statement.kind == "append" else statement.directory.version,
             profile,
         )
         record = self._timeline.open(table.table_id, job).record
+        if record.state == timeline_pb2.INFLIGHT and statement.kind != "append":
+            # An earlier attempt may have opened it long ago.
+            self._timeline.heartbeat(table.table_id, [record.instant])
         if record.state == timeline_pb2.ROLLED_BACK:
             raise FailedPrecondition(f"the rows of the statement were given up: {record.rolled_back_reason}")
         return record
@@ -161,12 +184,32 @@ class Publication:
             return table.schema
         return self._store.read(lambda tx: lake.get_schema(tx, table.table_id, schema_id))
 
-    def _sources(self, table: LakeTable, directory: GivenDirectory) -> list[str]:
-        return data_paths(path for path, _ in storage.list_files(storage.join(table.record.location, directory.path)))
+    def _sources(self, table: LakeTable, directory: GivenDirectory) -> dict[str, int]:
+        """The sizes of the files that a statement has written, by their paths in its directory, in order."""
+        sizes = dict(storage.list_files(storage.join(table.record.location, directory.path)))
+        return {path: sizes[path] for path in data_paths(sizes)}
 
     def _draft(self, table: LakeTable, statement: Statement, instant: int) -> CommitDraft:
         """The commit, once its files are checked and in their places. Raises InvalidSchema, InvalidFile …"""
-        schema, directory, location = self._schema(table, statement), statement.directory, table.record.location
+        schema = self._schema(table, statement)
+        if table.kind.key:
+            sources = self._sources(table, statement.directory)
+            added = self._keyed.write(table, schema, statement, sources, instant)
+        else:
+            added = self._moved_files(table, schema, statement.directory, instant)
+        return CommitDraft(
+            instant,
+            pb.DataFiles(list=pb.DataFileList(files=added)) if added else None,
+            schema_id=statement.directory.schema_id,
+            metadata={DOOR_METADATA: statement.kind},
+            by=caller.name(),
+        )
+
+    def _moved_files(
+        self, table: LakeTable, schema: Schema, directory: GivenDirectory, instant: int
+    ) -> list[pb.DataFile]:
+        """Those of the statement that have rows, once they are checked and in their places."""
+        location = table.record.location
         # In this order: a file that is moved between the two is in both lists, and never in none.
         here = [slice_of(source, instant, schema) for source in self._sources(table, directory)]
         if len({one.target for one in here}) < len(here):
@@ -187,14 +230,7 @@ class Publication:
                 if one.target not in moved and one.target not in empty
             ),
         )
-        added = [file for file in files if file.path not in empty]
-        return CommitDraft(
-            instant,
-            pb.DataFiles(list=pb.DataFileList(files=added)) if added else None,
-            schema_id=directory.schema_id,
-            metadata={DOOR_METADATA: statement.kind},
-            by=caller.name(),
-        )
+        return [file for file in files if file.path not in empty]
 
     def _file(
         self, table: LakeTable, schema: Schema, directory: GivenDirectory, one: StatementFile, *, is_moved: bool
@@ -203,36 +239,34 @@ class Publication:
         system, root = open_location(table.record.location)
         places = [storage.join(root, directory.path, one.source), storage.join(root, one.target)]
         try:
-            metadata, size = read_footer(places[is_moved], system)
+            footer = read_footer(places[is_moved], system)
         except InvalidFile:
             if is_moved or system.get_file_info(places[True]).type != fs.FileType.File:
                 raise
-            metadata, size = read_footer(places[True], system)  # another process has moved it just now
+            footer = read_footer(places[True], system)  # another process has moved it just now
+        metadata, _ = footer
         reasons = check_fits(schema, metadata.schema.to_arrow_schema()) or check_stored(schema, metadata)
-        statistics = statistics_of(metadata, schema)
-        nulls = {known.column_id for known in statistics if known.null_count}
-        reasons += [
-            f"column '{field.name}' is NOT NULL, and the statement has nulls in it"
-            for field in schema.data_columns
-            if not field.nullable and field.id in nulls
-        ]
-        reasons += [
-            f"partition column '{field.name}' is NOT NULL, and the statement has nulls in it"
-            for field, value in zip(schema.partition_fields, one.partition, strict=True)
-            if not field.nullable and value is None
-        ]
-        if reasons:
-            raise InvalidSchema(f"the rows do not fit {table.name}: {'; '.join(reasons)}", table=table.name)
-        return pb.DataFile(
-            path=one.target,
-            size_bytes=size,
-            row_count=metadata.num_rows,
-            file_group=one.group,
-            kind=pb.BASE,
-            format="parquet",
-            partition=partition_to_proto(one.partition, schema),
-            statistics=[message for known in statistics if (message := _message(known, schema)) is not None],
-        )
+        if not reasons:
+            entry = entry_of(one.target, footer, schema, one.partition, one.group)
+            reasons = _nulls(entry, schema, one.partition)
+            if not reasons:
+                return entry
+        raise InvalidSchema(f"the rows do not fit {table.name}: {'; '.join(reasons)}", table=table.name)
+
+
+def _nulls(entry: pb.DataFile, schema: Schema, partition: tuple[ColumnValue, ...]) -> list[str]:
+    """In which columns a file has nulls that may not be there."""
+    with_nulls = {known.column_id for known in entry.statistics if known.null_count}
+    reasons = [
+        f"column '{field.name}' is NOT NULL, and the statement has nulls in it"
+        for field in schema.data_columns
+        if not field.nullable and field.id in with_nulls
+    ]
+    return reasons + [
+        f"partition column '{field.name}' is NOT NULL, and the statement has nulls in it"
+        for field, value in zip(schema.partition_fields, partition, strict=True)
+        if not field.nullable and value is None
+    ]
 
 
 def _moved(targets: set[str], instant: int, schema: Schema) -> list[StatementFile]:
@@ -245,18 +279,3 @@ def _moved(targets: set[str], instant: int, schema: Schema) -> list[StatementFil
         if one.target == path:
             slices.append(one)
     return slices
-
-
-def _message(known: FooterStatistics, schema: Schema) -> pb.ColumnStatistics | None:
-    field: Field | None = schema.find_id(known.column_id)
-    if field is None:
-        return None
-    return pb.ColumnStatistics(
-        column_id=known.column_id,
-        min=None if known.low is None else value_to_proto(known.low, field.type),
-        max=None if known.high is None else value_to_proto(known.high, field.type),
-        null_count=known.null_count,
-        nan_count=known.nan_count,
-        min_truncated=known.low_truncated,
-        max_truncated=known.high_truncated,
-    )

@@ -32,8 +32,11 @@ from lakemark_server.doors.decisions import (
     given_up,
 )
 from lakemark_server.doors.directories import MARKER, SUCCESS, GivenDirectory, given_at, new_session
-from lakemark_server.doors.publication import DoorKind, Publication, Statement
+from lakemark_server.doors.keyed_files import BYTES_MAX
+from lakemark_server.doors.publication import Publication
+from lakemark_server.doors.statements import DoorKind, Statement
 from lakemark_server.kv import ReadTransaction, Store
+from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.mutations import Mutation, Mutations
 from lakemark_server.timeline.service import Timeline
 
@@ -117,12 +120,20 @@ class _Ending:
 class Doors:
     """Thread-safe. What processes have to agree on is in the store."""
 
-    def __init__(self, store: Store, timeline: Timeline, clock: ClockMs = now_ms, doubt_ms: int = DOUBT_MS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        timeline: Timeline,
+        snapshots: Snapshots,
+        clock: ClockMs = now_ms,
+        doubt_ms: int = DOUBT_MS,
+        rewrite_bytes_max: int = BYTES_MAX,
+    ) -> None:
         self._store = store
         self._doubt_ms = doubt_ms
         self._mutations = Mutations(store, clock)
         self._clock = clock
-        self._publication = Publication(store, timeline)
+        self._publication = Publication(store, timeline, snapshots, rewrite_bytes_max)
         self._live: weakref.WeakValueDictionary[str, DoorSession] = weakref.WeakValueDictionary()
         self._presence = PeriodicThread("doors", PRESENCE_S, self.note_open)
 
@@ -320,8 +331,9 @@ class Doors:
         if not directories:
             return
         door, table = ending.door, ending.table
+        statements = [Statement(door.kind, door.branch, one) for one in directories]
         try:
-            files = self._publication.publish(table, [Statement(door.kind, door.branch, one) for one in directories])
+            files = self._publication.publish(table, statements)
         except UnknownOutcome:
             raise
         except LakemarkError as error:
@@ -336,6 +348,7 @@ class Doors:
         self._mutations.run(
             lambda mutation: records.publish(mutation.tx, door.table_id, calls, ending.call.session, mutation.now_ms)
         )
+        self._publication.discard(table, statements)
 
     def _refused(self, ending: _Ending, decision: CallEnd, *, certain: bool) -> StatementRefused:
         """Takes a note of a refusal. ``certain``: the call is that of the only statement that is given up."""

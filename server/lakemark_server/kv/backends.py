@@ -34,7 +34,7 @@ class Backend(Protocol):
         """Makes the place of a new store, if that is up to this process. Raises FailedPrecondition."""
 
     def public_url(self, url: str) -> str:
-        """The URL without secrets."""
+        """The URL without secrets, and with the absolute path of a file."""
 
     def files(self, url: str) -> list[str]:
         """Absolute paths of the files on this machine that make up the store."""
@@ -68,7 +68,7 @@ def backend_of(url: str) -> Backend:
         scheme, separator, _ = url.partition("://")
         # Quoted only if it is the name of a scheme: a mistyped URL may hold a password there.
         named = repr(scheme) if separator and _SCHEME.fullmatch(scheme) else "this"
-        raise InvalidArgument(f"{named} names no kind of store: write {accepted_forms()}")
+        raise InvalidArgument(f"{named} is not a kind of store: write {accepted_forms()}")
     return backend
 
 

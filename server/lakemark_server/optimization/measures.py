@@ -271,9 +271,23 @@ def _places(entries: FileEntries, start: int, live: Mask | None) -> Numbers:
     return np.arange(start, min(start + CHUNK_FILES, entries.size))
 
 
+def deltas_of(part: Part) -> Mask:
+    """Which live files of a part are deltas that readers merge."""
+    merged = _merged(part.entries)
+    return merged if part.live is None else np.asarray(merged[part.live])
+
+
+def _merged(entries: FileEntries) -> Mask:
+    """Which of the entries are deltas that readers merge: not the deletes that a compaction keeps."""
+    if not entries.has_deltas:
+        return np.zeros(entries.size, np.bool_)
+    under = entries.column("base_instant").to_numpy(zero_copy_only=False)
+    return np.asarray((entries.column("kind").to_numpy() == DELTA) & (under != entries.instants))
+
+
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Entries of one part. ``delta``: those that readers merge, not the deletes that a compaction keeps."""
+    """Entries of one part. ``delta``: as ``_merged`` has it."""
 
     entries: FileEntries
     partitions: Sequence[str]
@@ -288,13 +302,8 @@ class _Columns:
     def of(cls, entries: FileEntries) -> _Columns:
         """All of these entries."""
         codes, partitions = entries.partition_codes
-        instant = entries.instants
-        delta: Mask = np.zeros(entries.size, np.bool_)
-        if entries.has_deltas:
-            under = entries.column("base_instant").to_numpy(zero_copy_only=False)
-            delta = np.asarray((entries.column("kind").to_numpy() == DELTA) & (under != instant))
         size, rows = entries.column("size_bytes").to_numpy(), entries.column("row_count").to_numpy()
-        return cls(entries, partitions, codes, size, rows, instant, delta)
+        return cls(entries, partitions, codes, size, rows, entries.instants, _merged(entries))
 
     def at(self, places: Numbers) -> _Columns:
         """Those at these places among them."""

@@ -129,6 +129,10 @@ class Optimization:
 
         return self._store.read(body)
 
+    def open_tasks(self) -> list[pb.OptimizationTask]:
+        """Tasks of all tables that wait or run; they are few."""
+        return self._store.read(records.open_tasks)
+
     def runs(self, table: LakeTable | None, before: tuple[int, ...] | None, limit: int) -> RunPage:
         """Ended tasks of a table, or of all. ``before``: ``following`` of the page before."""
         if table is not None:

@@ -80,7 +80,7 @@ class References:
         Raises InvalidName, AlreadyExists, BranchNotFound, VersionNotFound, InvalidArgument, LimitExceeded.
         """
         if draft.retain_ms < 0 or draft.from_version < 0:
-            raise InvalidArgument("retain_ms and from_version are not negative")
+            raise InvalidArgument("retain_ms and from_version must not be negative")
         if draft.kind not in (pb.BRANCH, pb.TAG):
             raise InvalidArgument("kind is missing: say BRANCH or TAG")
 

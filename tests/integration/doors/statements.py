@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,6 +13,8 @@ from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
 from hmsclient.genthrift.hive_metastore.ttypes import (
     AddPartitionsRequest,
     EnvironmentContext,
+    InvalidOperationException,
+    MetaException,
     Partition,
     StorageDescriptor,
 )
@@ -20,7 +22,28 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
+from lakemark_server.context.clock import now_ms
+from lakemark_server.process import Service
+
 STATISTICS = "spark.sql.statistics."
+REFUSED = (InvalidOperationException, MetaException)
+Another = Callable[[], int]
+
+
+class Later:
+    """The time, which a test can move forward."""
+
+    def __init__(self) -> None:
+        self.by_ms = 0
+
+    def __call__(self) -> int:
+        return now_ms() + self.by_ms
+
+
+def port_of(service: Service) -> int:
+    """Of the service's Metastore."""
+    assert service.hms is not None
+    return service.hms.port
 
 
 class SparkClient:
@@ -51,10 +74,16 @@ class SparkClient:
         self, directory: Path, rows: Sequence[int], *, partition: str = "", done: bool = True, more: Any = None
     ) -> None:
         """One task's file with a column ``id``; ``done``: the job is committed, too."""
+        table = pa.table({"id": pa.array(rows, pa.int32()), **(more or {})})
+        self.write_table(directory, table, partition=partition, done=done)
+
+    def write_table(
+        self, directory: Path, table: pa.Table, *, partition: str = "", done: bool = True, **options: Any
+    ) -> None:
+        """One task's file. ``options``: of pyarrow's writer."""
         place = directory / partition
         place.mkdir(parents=True, exist_ok=True)
-        table = pa.table({"id": pa.array(rows, pa.int32()), **(more or {})})
-        pq.write_table(table, place / f"part-00000-{uuid4()}.c000.snappy.parquet")
+        pq.write_table(table, place / f"part-00000-{uuid4()}.c000.snappy.parquet", **options)
         if done:
             self.done(directory)
 
@@ -88,3 +117,13 @@ class SparkClient:
         """A whole statement, into a table without partitions."""
         self.write(self.look_up(name), rows)
         self.end(name)
+
+    def insert_tables(self, name: str, tables: Mapping[str, pa.Table]) -> None:
+        """A whole statement: files by their partitions. Spark calls twice if there are such."""
+        directory = self.look_up(name)
+        for partition, table in tables.items():
+            self.write_table(directory, table, partition=partition, done=False)
+        self.done(directory)
+        self.end(name)
+        if any(tables):
+            self.end(name)

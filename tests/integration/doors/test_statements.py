@@ -5,71 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hmsclient.genthrift.hive_metastore.ttypes import InvalidOperationException, MetaException, NoSuchObjectException
+from hmsclient.genthrift.hive_metastore.ttypes import MetaException, NoSuchObjectException
 from thrift.transport.TTransport import TTransportException
 
 from lakemark import Client, connect
-from lakemark_hms.bridge import HmsBridge
-from lakemark_hms.doors.facade import DoorFacade
-from lakemark_hms.lake.facet import SparkFacet
 from lakemark_server.context.clock import now_ms
 from lakemark_server.doors import publication, records
 from lakemark_server.doors import service as doors_service
-from lakemark_server.doors.service import DOUBT_MS, LOST_MS, Doors
+from lakemark_server.doors.service import DOUBT_MS, LOST_MS
 from lakemark_server.doors.sweep import RETAIN_MS, DoorSweep
 from lakemark_server.process import Service
-from lakemark_server.settings import Settings
-from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify.files import check_files
-from tests.integration.doors.statements import SparkClient
-from tests.stores import store_url
-
-REFUSED = (InvalidOperationException, MetaException)
-Another = Callable[[], int]
-
-
-class Later:
-    """The time, which a test can move forward."""
-
-    def __init__(self) -> None:
-        self.by_ms = 0
-
-    def __call__(self) -> int:
-        return now_ms() + self.by_ms
-
-
-@pytest.fixture
-def clock() -> Later:
-    return Later()
-
-
-@pytest.fixture
-def service(tmp_path: Path, clock: Later) -> Iterator[Service]:
-    settings = Settings(store=store_url(tmp_path), warehouse=str(tmp_path / "wh"), grpc_port=0, hms_port=0)
-    with Service(settings, clock=clock) as running:
-        yield running
-
-
-@pytest.fixture
-def another(service: Service, clock: Later) -> Iterator[Another]:
-    """The port of a Metastore on the same store, which shares nothing else with the first one."""
-    with ExitStack() as stack:
-
-        def started() -> int:
-            snapshots = Snapshots(service.store)
-            timeline = Timeline(service.store, snapshots, clock)
-            doors = DoorFacade(Doors(service.store, timeline, clock), snapshots)
-            bridge = HmsBridge(service.catalog, SparkFacet(snapshots), timeline=timeline, doors=doors)
-            return stack.enter_context(bridge).port
-
-        yield started
+from tests.integration.doors.statements import REFUSED, Another, Later, SparkClient, port_of
 
 
 @pytest.fixture
@@ -78,24 +31,6 @@ def lake(service: Service) -> Iterator[Client]:
         client.tables.create("default.t", "id int")
         client.tables.create("default.p", "id int, m int", partitioned_by=["m"])
         yield client
-
-
-@pytest.fixture
-def spark(service: Service) -> Iterator[Callable[..., SparkClient]]:
-    opened: list[SparkClient] = []
-
-    def one(user: str = "ann") -> SparkClient:
-        opened.append(SparkClient(port_of(service), user))
-        return opened[-1]
-
-    yield one
-    for client in opened:
-        client.close()
-
-
-def port_of(service: Service) -> int:
-    assert service.hms is not None
-    return service.hms.port
 
 
 def ids(lake: Client, name: str = "t") -> list[int]:

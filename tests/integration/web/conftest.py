@@ -5,10 +5,13 @@ from __future__ import annotations
 import http.client
 import urllib.parse
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from benchmarks.browser import BrowserMissing, running_browser
+from playwright.sync_api import Browser
 
 from lakemark_server.process import Service
 from tests.integration.grpc_server import running_service
@@ -67,3 +70,13 @@ def own_site(tmp_path: Path) -> Iterator[Site]:
     """Of a service of the test's own."""
     with running_service(tmp_path, **SETTINGS) as service:
         yield Site(service)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with ExitStack() as stack:
+        try:
+            running = stack.enter_context(running_browser())
+        except BrowserMissing as missing:
+            pytest.skip(str(missing))
+        yield running

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
-from benchmarks.browser import BrowserMissing, running_browser, serious_findings
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from benchmarks.browser import BrowserMissing, serious_findings
+from playwright.sync_api import Browser, Page, expect
 
 from tests.integration.grpc_server import connected, running_service
+from tests.integration.web.browsing import PHONE, visit
 from tests.integration.web.conftest import SETTINGS, Site
 from tests.integration.web.test_optimizer_pages import Gated, fragmented, working
 from tests.web_lake import DAY, MEGA, WebLake, fill
@@ -42,53 +43,6 @@ FOLLOWED = "optimizing"
 """The picture of a run that goes on."""
 
 PICTURE_BYTES_MAX = 150_000
-WIDE, PHONE = (1100, 800), (390, 844)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with ExitStack() as stack:
-        try:
-            running = stack.enter_context(running_browser())
-        except BrowserMissing as missing:
-            pytest.skip(str(missing))
-        yield running
-
-
-class Visit:
-    """A page of a fresh context, and everything in it that went wrong."""
-
-    def __init__(self, context: BrowserContext, site: Site) -> None:
-        self.page: Page = context.new_page()
-        self.troubles: list[str] = []
-        self._site = site
-        self.page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
-        self.page.on("dialog", lambda dialog: (self.troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        self.page.on("console", lambda message: self._console(message.type, message.text))
-        self.page.on("request", lambda request: self._request(request.url))
-
-    def _console(self, kind: str, text: str) -> None:
-        if kind in ("error", "warning") and "status of 404" not in text:
-            self.troubles.append(f"{kind}: {text}")
-
-    def _request(self, url: str) -> None:
-        if not url.startswith(self._site.url):
-            self.troubles.append(f"asks elsewhere: {url}")
-
-    def go(self, path: str) -> Page:
-        self.page.goto(self._site.url + path)
-        return self.page
-
-
-@contextmanager
-def visit(browser: Browser, site: Site, size: tuple[int, int] = WIDE, **options: Any) -> Iterator[Visit]:
-    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **options)
-    try:
-        visited = Visit(context, site)
-        yield visited
-        assert visited.troubles == []
-    finally:
-        context.close()
 
 
 def take_picture(page: Page, name: str, directory: Path) -> None:
@@ -269,3 +223,21 @@ def test_pictures(browser: Browser, pictured: Site, name: str, tmp_path: Path) -
 def test_the_pictures_of_the_docs_are_there() -> None:
     page = (Path(__file__).parents[3] / "docs" / "web.md").read_text()
     assert set(re.findall(r"pictures/([\w-]+)\.png", page)) == {*PICTURES, FOLLOWED}
+
+
+def test_a_page_that_was_not_let_in_among_those_that_are_told_tries_again(browser: Browser, tmp_path: Path) -> None:
+    with running_service(tmp_path, web_connections_max=8, **SETTINGS) as service, ExitStack() as streams:
+        site = Site(service)
+        assert site.get("/").status == 200
+        for _ in range(4):
+            sock = streams.enter_context(socket.create_connection(site.host.split(":"), 30, ("127.0.0.2", 0)))
+            sock.sendall(b"GET /live HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert sock.recv(15) == b"HTTP/1.1 200 OK"
+        with visit(browser, site) as visited:
+            visited.allow("status of 503")
+            visited.page.clock.install()
+            page = visited.go("/")
+            expect(page.locator("#live")).to_have_text("not live; trying again")
+            streams.close()
+            with page.expect_response(lambda response: "/live" in response.url and response.status == 200):
+                page.clock.fast_forward(31_000)

@@ -203,9 +203,58 @@ def test_actions_on_the_optimizer_are_confirmed_and_named(planned: Site, client:
     assert "Held by users" not in text
 
 
+def test_a_table_is_moved_to_a_group(planned: Site, client: Client) -> None:
+    fragmented(client, commits=1)
+    asked = planned.get(f"{TABLE}/action?action=move&group=etl")
+    assert "Move default.t to group etl?" in text_of(asked.text)
+    answer = act(planned, TABLE, "action=move&group=etl")
+    assert (answer.status, answer.headers["location"]) == (303, f"{PAGE}?done=yes")
+    assert client.optimizations.explain("default.t").group == "etl"
+    assert "web page, 127.0.0.1" in shown_when(planned, "/events?only=default.t", lambda text: "table altered" in text)
+
+
+def test_groups_are_paused_resumed_and_changed(planned: Site, client: Client) -> None:
+    def group() -> Any:
+        return {one.name: one for one in client.optimizations.groups()[0]}["etl"]
+
+    answer = act(planned, "/optimizer", "action=pause&group=etl")
+    assert (answer.status, answer.headers["location"]) == (303, "/optimizer?done=yes")
+    assert group().paused
+    text = text_of(planned.get("/optimizer?done=yes").text)
+    assert "Done. The page shows what came of it." in text
+    assert re.search(r"etl paused fair .* Resume group etl", text)
+    assert act(planned, "/optimizer", "action=change&group=etl&order=fifo&minutes=240").status == 303
+    changed = group()
+    assert (changed.order, changed.quota_ms, changed.paused) == ("fifo", 14_400_000, True)
+    assert act(planned, "/optimizer", "action=change&group=etl&minutes=0").status == 303
+    assert act(planned, "/optimizer", "action=resume&group=etl").status == 303
+    assert (group().order, group().paused) == ("fifo", False)
+    assert "no limit" in text_of(planned.get("/optimizer").text)
+    assert "Pause group etl" in text_of(planned.get("/optimizer").text)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("action=pause", "cannot name an optimizer group"),
+        (f"action=pause&group={ATTACK}", "cannot name an optimizer group"),
+        ("action=drop&group=etl", "there is no action 'drop' on a group"),
+        ("action=change&group=etl", "say which order or which quota"),
+        ("action=change&group=etl&order=random", "there is no order 'random'"),
+        ("action=change&group=etl&minutes=-1", "no number"),
+        ("action=change&group=etl&minutes=1000001", "at most 1,000,000 minutes"),
+    ],
+)
+def test_actions_on_groups_that_make_no_sense_are_refused_in_words(site: Site, query: str, said: str) -> None:
+    answer = act(site, "/optimizer", query)
+    assert (answer.status, said in text_of(answer.text)) == (400, True), answer.text
+
+
 @pytest.mark.parametrize(
     ("query", "status", "said"),
     [
+        ("action=move", 400, "cannot name an optimizer group"),
+        ("action=move&group=a%20b", 400, "cannot name an optimizer group"),
         ("action=optimize&kind=best", 400, "there is no kind 'best' of runs"),
         ("action=optimize&partition=x%3D1", 400, "default.t"),
         ("action=release&partition=x%3D1", 400, "default.t"),

@@ -14,6 +14,7 @@ from tests.web_lake import MEGA, WebLake
 
 TABLE = "/tables/hive/sales/acted"
 ACTION = f"{TABLE}/action"
+GROUPS = "/optimizer/action"
 
 
 @pytest.fixture
@@ -31,11 +32,11 @@ def acted(lake: WebLake) -> str:
 class Form:
     """The form that asks once more, as a browser would send it."""
 
-    def __init__(self, site: Site, query: str) -> None:
-        page = site.get(f"{ACTION}?{query}")
+    def __init__(self, site: Site, query: str, action: str = ACTION) -> None:
+        page = site.get(f"{action}?{query}")
         assert page.status == 200, page.text
         assert page.headers["content-encoding"] == "identity"
-        self.site = site
+        self.site, self._action = site, action
         self.fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page.text))
         self.cookie = page.headers["set-cookie"].partition(";")[0]
         assert "SameSite=strict" in page.headers["set-cookie"]
@@ -48,7 +49,7 @@ class Form:
             "sec_fetch_site": "same-origin",
             **headers,
         }
-        return self.site.post(ACTION, self.fields, **{name: value for name, value in given.items() if value})
+        return self.site.post(self._action, self.fields, **{name: value for name, value in given.items() if value})
 
 
 def versions(lake: WebLake) -> int:
@@ -116,6 +117,35 @@ def test_an_action_from_elsewhere_is_refused(site: Site, lake: WebLake, acted: s
     assert versions(lake) == before
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": ""},
+        {"sec_fetch_site": "cross-site"},
+        {"cookie": f"lakemark-web={'x' * 43}"},
+        {"host": "evil.example"},
+    ],
+)
+def test_an_action_on_a_group_from_elsewhere_is_refused(site: Site, headers: dict[str, str]) -> None:
+    form = Form(site, "action=pause&group=safe", GROUPS)
+    assert form.send(**headers).status in (403, 421)
+    assert [one.name for one in site.service.optimization.groups()[0] if one.paused] == []
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:80", "a b"])
+@pytest.mark.parametrize("action", [ACTION, GROUPS])
+def test_a_name_that_could_be_rebound_does_nothing(
+    site: Site, lake: WebLake, acted: str, action: str, host: str
+) -> None:
+    """Not even with a form, its cookie, and an origin that fits the name."""
+    before = versions(lake)
+    query = "action=pause&group=safe" if action == GROUPS else "action=restore&version=1"
+    assert Form(site, query, action).send(host=host, origin=f"http://{host}").status in (400, 421)
+    assert versions(lake) == before
+    assert [one.name for one in site.service.optimization.groups()[0] if one.paused] == []
+
+
 @pytest.mark.parametrize("token", ["", "0" * 64, "ü"])
 def test_an_action_without_its_token_is_refused(site: Site, lake: WebLake, acted: str, token: str) -> None:
     before = versions(lake)
@@ -159,6 +189,10 @@ def test_actions_are_off_unless_switched_on(tmp_path: Path) -> None:
         assert "Restore" not in site.get(TABLE).text
         assert "/action" not in site.get(f"{TABLE}/optimizing").text
         assert site.post(ACTION, {"action": "pause"}, origin=f"http://{site.host}").status == 409
+        assert "/action" not in site.get("/optimizer").text
+        assert site.get(f"{GROUPS}?action=pause&group=etl").status == 409
+        assert site.post(GROUPS, {"action": "pause", "group": "etl"}, origin=f"http://{site.host}").status == 409
+        assert service.optimization.groups()[0] == []
         assert service.optimization.explain(table).state != optimization_pb2.PAUSED
         assert site.get(f"{ACTION}?action=restore&version=1").status == 409
         answer = site.post(ACTION, {"action": "restore", "version": "1"}, origin=f"http://{site.host}")

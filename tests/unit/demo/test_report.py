@@ -35,3 +35,28 @@ def test_long_values_are_compared_whole() -> None:
     report, _ = _report()
     report.check("lists", list(range(100)), [*range(99), 0])
     assert not report.passed
+
+
+def test_commands_are_not_broken_into_lines() -> None:
+    report, out = _report()
+    line = "lakemark plan t --where '" + "x = 1 AND " * 30 + "y [1]'"
+    report.commands([line])
+    assert out.getvalue() == f"  {line}\n"
+
+
+def test_steps_tell_their_text_once_they_are_done() -> None:
+    report, out = _report()
+    with report.steps("three [steps]", 3) as done:
+        for _ in range(3):
+            done()
+        assert out.getvalue() == ""
+    assert "three [steps] (0.0 s)" in out.getvalue()
+
+
+def test_steps_show_a_bar_on_terminals() -> None:
+    out = io.StringIO()
+    report = Report(Console(file=out, width=100, force_terminal=True))
+    with report.steps("three steps", 3) as done:
+        for _ in range(3):
+            done()
+    assert "100%" in out.getvalue()

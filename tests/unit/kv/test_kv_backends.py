@@ -26,7 +26,7 @@ def test_all_forms_are_told() -> None:
     with pytest.raises(InvalidArgument) as raised:
         open_store("mysql://host/database")
     assert raised.value.message == (
-        "'mysql' names no kind of store: write sqlite:///relative/path.db, sqlite:////absolute/path.db, "
+        "'mysql' is not a kind of store: write sqlite:///relative/path.db, sqlite:////absolute/path.db, "
         "postgresql://user@host/database, fdb://relative/path/to/fdb.cluster or fdb:///absolute/path/to/fdb.cluster"
     )
 

@@ -47,7 +47,7 @@ def test_what_cannot_hold_a_store_is_refused(url: str) -> None:
     ["postgresql:/u:geheim@h/d", "u:geheim@h/d", "host=h password=geheim", "u:geheim@h://d", "jdbc:u:geheim@h://h/d"],
 )
 def test_a_mistyped_url_is_not_quoted(url: str) -> None:
-    with pytest.raises(InvalidArgument, match="this names no kind of store") as raised:
+    with pytest.raises(InvalidArgument, match="this is not a kind of store") as raised:
         open_store(url)
     assert "geheim" not in str(raised.value)
 

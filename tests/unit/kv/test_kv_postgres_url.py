@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from pathlib import Path
 
 import pytest
 
@@ -81,5 +82,6 @@ def test_what_is_logged_of_a_url() -> None:
     url = f"postgresql://me:{SECRET}@host:5433/lake?schema=a&sslpassword={SECRET}"
     assert public_url(url) == "postgresql://me@host:5433/lake?schema=a"
     assert public_url("postgresql:///lake") == "postgresql:///lake?schema=lakemark"
-    assert public_url("sqlite:///a/b.db") == "sqlite:///a/b.db"
+    assert public_url("sqlite:///a/b.db") == f"sqlite:///{Path.cwd()}/a/b.db"
+    assert public_url("sqlite:////a/b.db") == "sqlite:////a/b.db"
     assert SECRET not in public_url(f"postgresql+other://me:{SECRET}@host/lake")

@@ -65,3 +65,9 @@ def test_moments(given: dict[str, str], at: SnapshotReference) -> None:
 def test_moments_that_are_none(given: dict[str, str]) -> None:
     with pytest.raises(InvalidArgument):
         moments.moment_of(given)
+
+
+def test_what_nobody_sees_is_shown() -> None:
+    assert texts.visible("a\u202eb\u200bc\x00\x1b[0m\r\n\tö日本\u0645") == (
+        "a‹U+202E›b‹U+200B›c‹U+0000›‹U+001B›[0m‹U+000D›\n\tö日本\u0645"
+    )

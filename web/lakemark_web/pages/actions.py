@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from lakemark_core.errors import InvalidArgument, LakemarkError
+from lakemark_core.optimization import GROUP_PROPERTY, check_group
 from lakemark_proto.v1 import catalog_pb2, optimization_pb2
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import caller
@@ -20,7 +21,7 @@ from lakemark_web.domains import Domains
 from lakemark_web.pages.moments import whole
 
 REASON: Final = "rolled back by an operator on the web page"
-FIELDS: Final = ("action", "instant", "version", "branch", "name", "kind", "why", "minutes")
+FIELDS: Final = ("action", "instant", "version", "branch", "name", "kind", "why", "minutes", "group")
 PARTITION: Final = "partition"
 """The field that is taken as it is: values may begin and end with spaces."""
 
@@ -34,7 +35,7 @@ _log = structlog.get_logger(__name__)
 class Action:
     """What is to be done with a table. ``warning``: what it means, for whoever is asked; ``fields``: of the form.
 
-    ``page``: of the table, on which to see what came of it.
+    ``page``: of the table, on which to see what came of it; it says nothing of others.
     """
 
     title: str
@@ -126,6 +127,16 @@ def _of_optimizer(table: LakeTable, fields: Mapping[str, str]) -> Action:
         case "release":
             meaning = "The hold ends, and the optimizer looks at it again."
             return Action(f"Release {what}", meaning, "Release", fields, "optimizing")
+        case "move":
+            check_group(fields["group"])
+            return Action(
+                f"Move {table.name} to group {fields['group']}",
+                "Workers of that group do its next runs. What runs goes on to its end. This sets the property "
+                f"{GROUP_PROPERTY} of the table.",
+                "Move",
+                fields,
+                "optimizing",
+            )
     raise InvalidArgument(f"there is no action {fields['action'][:50]!r}")
 
 
@@ -146,18 +157,26 @@ def _hold_ms(fields: Mapping[str, str]) -> int:
 def run(domains: Domains, table: LakeTable, given: Mapping[str, str]) -> Action:
     """Does it, once for each request id. Raises what the domain raises."""
     action = asked_for(table, given)
+    perform(action, given, lambda request_id: _done(domains, table, action.fields, request_id), table=table.name)
+    return action
+
+
+def perform(action: Action, given: Mapping[str, str], do: Callable[[str], str], **about: str) -> None:
+    """Does it, and logs who has asked for it and what came of it, which ``do`` returns for a request id.
+
+    ``given``: the form. Raises InvalidArgument for a form without request id, and what ``do`` raises.
+    """
     request_id = given.get("request_id", "")
     if not _REQUEST_ID.fullmatch(request_id):
         raise InvalidArgument("the form is incomplete: go back, and begin again")
-    told = {"action": action.fields["action"], "table": table.name, "by": caller.current()}
+    told = {"action": action.fields["action"], **about, "by": caller.current()}
     told |= {name: value for name, value in action.fields.items() if value and name != "action"}
     try:
-        done = _done(domains, table, action.fields, request_id)
+        done = do(request_id)
     except LakemarkError as error:
         _log.warning("an action on the web page failed", **told, code=error.code, reason=error.message)
         raise
     _log.info("an action on the web page", **told, outcome=done)
-    return action
 
 
 def _done(domains: Domains, table: LakeTable, fields: Mapping[str, str], request_id: str) -> str:
@@ -197,6 +216,11 @@ def _optimized(domains: Domains, table: LakeTable, fields: Mapping[str, str], re
         case "resume":
             optimization.resume(table, request_id)
             return "the optimizer goes on"
+        case "move":
+            record = table.record
+            place = record.catalog, record.database, record.name
+            domains.catalog.set_properties(*place, {GROUP_PROPERTY: fields["group"]}, (), request_id=request_id)
+            return f"the table is in group {fields['group']}"
         case "hold":
             held = optimization.hold(table, partition, _hold_ms(fields), reason, request_id)
             return f"held until {texts.time(held.until_ms)} UTC"

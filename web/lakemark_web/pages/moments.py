@@ -58,16 +58,16 @@ def query_of(at: SnapshotReference) -> str:
 
 
 def words_of(at: SnapshotReference) -> str:
-    """The moment in words; "" for the latest of main."""
+    """The moment in words that go on after "the table"; "" for the latest of main."""
     if at == LATEST:
         return ""
     parts = []
     if at.version is not None:
-        parts.append(f"version {at.version}")
+        parts.append(f"at version {at.version}")
     if at.timestamp_ms is not None:
         parts.append(f"as of {texts.time(at.timestamp_ms)} UTC")
     if at.tag:
-        parts.append(f"tag {at.tag}")
+        parts.append(f"at tag {at.tag}")
     if at.branch:
-        parts.append(f"{'on' if parts else 'latest of'} branch {at.branch}")
+        parts.append(f"{'on' if parts else 'at the latest version of'} branch {at.branch}")
     return " ".join(parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +12,7 @@ from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_server.optimization.service import PARTITIONS_TOLD
 from lakemark_web import texts
 from lakemark_web.domains import Domains
+from lakemark_web.pages.group_actions import ORDERS
 from lakemark_web.pages.table import TableRequest, frame
 
 PARTITIONS_SHOWN: Final = 50
@@ -140,6 +141,11 @@ def task_row(task: pb.OptimizationTask, now_ms: int) -> TaskRow:
     )
 
 
+def in_order(tasks: Iterable[pb.OptimizationTask]) -> list[pb.OptimizationTask]:
+    """Those that run, then those that wait; the oldest first."""
+    return sorted(tasks, key=lambda one: (one.state == pb.TASK_WAITING, one.planned_ms))
+
+
 def table(domains: Domains, asked: TableRequest, part: OptimizerRequest) -> dict[str, Any]:
     """The table's state, the reason for each partition, what runs, and what ran.
 
@@ -160,7 +166,7 @@ def table(domains: Domains, asked: TableRequest, part: OptimizerRequest) -> dict
     tasks: Sequence[pb.OptimizationTask] = []
     if care is not None:
         shown = care.partition_states if part.partition else care.partition_states[offset:]
-        tasks = sorted(care.tasks, key=lambda one: (one.state == pb.TASK_WAITING, one.planned_ms))
+        tasks = in_order(care.tasks)
     going_on = care is not None and (bool(tasks) or care.state in _GOING_ON)
     following = 0
     if care is not None and not part.partition and offset + PARTITIONS_SHOWN < care.partitions:
@@ -190,13 +196,17 @@ def table(domains: Domains, asked: TableRequest, part: OptimizerRequest) -> dict
 def groups(domains: Domains, before: str) -> dict[str, Any]:
     """All groups with their workers, and the runs of all tables. Raises InvalidArgument."""
     known, leader = domains.optimization.groups()
+    tasks = in_order(domains.optimization.open_tasks())
     workers = [one for group in known for one in group.workers]
     page = domains.optimization.runs(None, run_place(before, 3), RUNS_SHOWN)
     now_ms = domains.clock()
     return {
         "leader": leader,
+        "orders": list(ORDERS),
         "groups": [(one, texts.words(pb.GroupOrder.Name(one.order)), len(one.workers)) for one in known[:GROUPS_SHOWN]],
         "groups_left_out": max(0, len(known) - GROUPS_SHOWN),
+        "tasks": [task_row(one, now_ms) for one in tasks[:TASKS_SHOWN]],
+        "tasks_left_out": max(0, len(tasks) - TASKS_SHOWN),
         "workers": workers[:WORKERS_SHOWN],
         "workers_left_out": max(0, len(workers) - WORKERS_SHOWN),
         "runs": [task_row(one, now_ms) for one in page.runs],

@@ -10,13 +10,22 @@ from typing import Any, Final, NamedTuple
 
 from lakemark_core.errors import NotFound
 from lakemark_proto.v1 import catalog_pb2
+from lakemark_proto.v1.optimization_pb2 import TASK_DONE, TASK_FAILED, TASK_LOST
 from lakemark_server.catalog.search import BEGINNING, TablePlace
 from lakemark_server.timeline.instants import alive
 from lakemark_web import texts
+from lakemark_web.addresses import page_path
 from lakemark_web.domains import Domains
 from lakemark_web.survey import RECENT_MAX, RECENT_MS, CatalogSurvey, CommitSeen, SurveyedTable, Surveys
 
 PAGE_TABLES: Final = 50
+SORTED_MAX: Final = 10_000
+"""Tables of a list that is not in the order of names."""
+
+MOUNTS_SHOWN: Final = 20
+RUNS_MAX: Final = 200
+"""Of the last hour that are counted."""
+
 SORTS: Final = {"name": "name", "health": "worst health first", "size": "largest first", "commit": "last commit first"}
 HEALTHY_MIN: Final = 70
 """A score from which on a table needs nobody."""
@@ -62,6 +71,8 @@ def view(domains: Domains, surveys: Surveys, asked: OverviewRequest) -> dict[str
     commits = survey.commits()
     by_table = Counter(commit.table_id for commit in commits)
     rows, following = _rows(domains, survey, asked, by_table)
+    cut = following.get("offset") == SORTED_MAX
+    mounts = domains.mounts.list(asked.catalog)
     states = survey.states()
     usage = domains.catalog.quotas.get(asked.catalog).usage
     return {
@@ -69,7 +80,7 @@ def view(domains: Domains, surveys: Surveys, asked: OverviewRequest) -> dict[str
         "asked": asked,
         "sorts": SORTS,
         "rows": rows,
-        "following": following,
+        "following": {} if cut else following,
         "tables": usage.tables,
         "databases": usage.databases,
         "files": sum(state.totals.files for state in states if state.totals),
@@ -78,8 +89,12 @@ def view(domains: Domains, surveys: Surveys, asked: OverviewRequest) -> dict[str
         "looking": not survey.whole,
         "left_out": survey.left_out,
         "recent": _recent(commits, domains.clock()),
+        "optimizer": _optimizer(domains),
         "matters": _matters(domains, survey, states, asked.catalog),
         "healthy_min": HEALTHY_MIN,
+        "mounts": mounts[:MOUNTS_SHOWN],
+        "mounts_left_out": max(0, len(mounts) - MOUNTS_SHOWN),
+        "sorted_max": SORTED_MAX if cut else 0,
     }
 
 
@@ -96,11 +111,10 @@ def _rows(
         return rows, {} if listed.behind is None else {"after": ".".join(listed.behind)}
     wanted = asked.text.strip().lower()
     states = [state for state in survey.states() if not wanted or wanted in ".".join(state.place)]
-    upto = asked.offset + PAGE_TABLES
+    offset = min(asked.offset, SORTED_MAX - PAGE_TABLES)
+    upto = offset + PAGE_TABLES
     best = heapq.nsmallest(upto + 1, states, key=lambda state: (_rank(state, asked.sort), state.place))
-    rows = [
-        TableRow(state.place, state.is_lake, state, by_table[state.table_id]) for state in best[asked.offset : upto]
-    ]
+    rows = [TableRow(state.place, state.is_lake, state, by_table[state.table_id]) for state in best[offset:upto]]
     return rows, {"offset": upto} if len(best) > upto else {}
 
 
@@ -133,9 +147,27 @@ def _recent(commits: Sequence[CommitSeen], now_ms: int) -> dict[str, Any]:
     }
 
 
+def _optimizer(domains: Domains) -> dict[str, Any]:
+    """Tasks that run and wait, and what ended in the last hour, of all catalogs: workers do not tell them apart."""
+    groups, _ = domains.optimization.groups()
+    since_ms = domains.clock() - RECENT_MS
+    newest = domains.optimization.runs(None, None, RUNS_MAX).runs
+    ended = [task for task in newest if task.ended_ms >= since_ms]
+    done = [task for task in ended if task.state == TASK_DONE]
+    return {
+        "running": sum(group.running for group in groups),
+        "waiting": sum(group.waiting for group in groups),
+        "ended": len(ended),
+        "more": len(ended) == RUNS_MAX,
+        "failed": sum(task.state in (TASK_FAILED, TASK_LOST) for task in ended),
+        "saved": sum(task.files_before - task.files_after for task in done),
+    }
+
+
 def _matters(domains: Domains, survey: CatalogSurvey, states: Sequence[SurveyedTable], catalog: str) -> list[Matter]:
+    service, sinks = page_path("/service", catalog, "instants"), page_path("/service", catalog, "sinks")
     matters = [Matter(one.text, one.link) for one in survey.optimizer.matters()]
-    matters += _files(states) + _problems(states)
+    matters += _files(states, catalog) + _problems(states)
     open_now, more = domains.timeline.open_instants()
     now_ms = domains.clock()
     lost = sum(one.expired(now_ms) for _, one in open_now)
@@ -143,32 +175,30 @@ def _matters(domains: Domains, survey: CatalogSurvey, states: Sequence[SurveyedT
         at_least = "at least " if more else ""
         writers = texts.counted(lost, "writer")
         verb = "has" if lost == 1 else "have"
-        matters.append(Matter(f"{at_least}{writers} {verb} gone silent with an open instant", "/service#instants"))
+        matters.append(Matter(f"{at_least}{writers} {verb} gone silent with an open instant", service))
     if more:
-        matters.append(Matter(f"{alive.PAGE_MAX:,} instants or more are open", "/service#instants"))
+        matters.append(Matter(f"{alive.PAGE_MAX:,} instants or more are open", service))
     refused = survey.refused()
     if refused:
-        matters.append(
-            Matter(f"{texts.counted(len(refused), 'instant')} rolled back in the last hour", "/events?kind=rolled-back")
-        )
+        link = page_path("/events", catalog, kind="rolled-back")
+        matters.append(Matter(f"{texts.counted(len(refused), 'instant')} rolled back in the last hour", link))
     early = domains.timeline.refusals.newest(since_ms=now_ms - RECENT_MS)
     if early:
-        matters.append(
-            Matter(f"{texts.counted(len(early), 'writer')} refused at the start in the last hour", "/events#refused")
-        )
+        link = page_path("/events", catalog, "refused")
+        matters.append(Matter(f"{texts.counted(len(early), 'writer')} refused at the start in the last hour", link))
     for sink in domains.sinks.list(catalog):
         if sink.progress.failing_since_ms or sink.letters:
             trouble = f"fails since {texts.ago(sink.progress.failing_since_ms, now_ms)}: {sink.progress.last_error}"
             letters = f"{texts.counted(sink.letters, 'dead letter')}" if sink.letters else ""
             said = "; ".join(filter(None, (trouble if sink.progress.failing_since_ms else "", letters)))
-            matters.append(Matter(f"sink {sink.record.name} {said}", "/service#sinks"))
+            matters.append(Matter(f"sink {sink.record.name} {said}", sinks))
     for listener in domains.listeners.list(catalog):
         if listener.state.failing_since_ms:
-            matters.append(Matter(f"listener {listener.name} fails: {listener.state.last_error}", "/service#sinks"))
+            matters.append(Matter(f"listener {listener.name} fails: {listener.state.last_error}", sinks))
     return matters
 
 
-def _files(states: Sequence[SurveyedTable]) -> list[Matter]:
+def _files(states: Sequence[SurveyedTable], catalog: str) -> list[Matter]:
     ill = [state for state in states if state.totals is not None and state.totals.score < HEALTHY_MIN]
     if not ill:
         return []
@@ -176,9 +206,8 @@ def _files(states: Sequence[SurveyedTable]) -> list[Matter]:
     names = ", ".join(".".join(state.place) for state in worst)
     more = f" and {len(ill) - _NAMED:,} more" if len(ill) > _NAMED else ""
     verb = "suffers" if len(ill) == 1 else "suffer"
-    return [
-        Matter(f"{texts.counted(len(ill), 'table')} {verb} from small or delta files: {names}{more}", "/?sort=health")
-    ]
+    text = f"{texts.counted(len(ill), 'table')} {verb} from small or delta files: {names}{more}"
+    return [Matter(text, page_path("/", catalog, sort="health"))]
 
 
 def _problems(states: Sequence[SurveyedTable]) -> list[Matter]:

@@ -20,12 +20,11 @@ from lakemark_server.timeline.instants.alive import Alive
 from lakemark_server.timeline.refusals import Refusal
 from lakemark_web import texts
 from lakemark_web.domains import Domains
-from lakemark_web.file_health import CLASSES, PartitionFiles
+from lakemark_web.file_health import CLASSES, PartitionFiles, goal_of, partition_files
 from lakemark_web.file_lists import FileShown, files_of
 from lakemark_web.pages import moments
 from lakemark_web.picture import BranchShown, InstantShown, draw
 from lakemark_web.summaries import Summaries
-from lakemark_web.survey import target_bytes
 
 VERSIONS_SHOWN: Final = 10
 SCHEMAS_SHOWN: Final = 50
@@ -45,6 +44,9 @@ PARTITION_SORTS: Final = {
     "files": "most files first",
     "size": "largest first",
 }
+EARLIER: Final = (("an hour ago", 3_600_000), ("yesterday", 86_400_000), ("a week ago", 7 * 86_400_000))
+"""Moments to look at without typing a time, and how long ago they were, in ms."""
+
 _TEXT_CHARS: Final = 300
 _SHAPES: Final = {
     pb.COMPACT: "service",
@@ -238,6 +240,7 @@ def summary(domains: Domains, summaries: Summaries, asked: TableRequest) -> dict
     lately, _ = domains.timeline.instants(table.table_id, limit=LOOKED_AT_IN_SUMMARY, newest_first=True)
     lately = [one for one in lately if one.state == pb.ROLLED_BACK]
     schemas = domains.catalog.schemas(table)
+    now_ms = domains.clock()
     record = loaded.snapshot.record
     return given | {
         "version": version,
@@ -245,7 +248,7 @@ def summary(domains: Domains, summaries: Summaries, asked: TableRequest) -> dict
         "made_by": record and _version_row(record),
         "metadata": _metadata(record.metadata) if record else [],
         "totals": summaries.of(loaded).totals,
-        "target_bytes": target_bytes(table),
+        "goal": goal_of(table.record.properties),
         "classes": CLASSES,
         "columns": columns(loaded.schema),
         "schemas": [
@@ -256,6 +259,9 @@ def summary(domains: Domains, summaries: Summaries, asked: TableRequest) -> dict
         "policy": table.policy,
         "versions": [_version_row(one) for one in newest],
         "latest": newest[0].version if newest else 0,
+        "earlier": [(name, now_ms - ago_ms) for name, ago_ms in EARLIER if now_ms - ago_ms > table.record.created_ms]
+        if not asked.at.branch
+        else [],
         "open": _rows(domains, table, open_now),
         "more_open": bool(more_open),
         "refused": _rows(domains, table, lately[:REFUSED_IN_SUMMARY]),
@@ -272,19 +278,21 @@ def files(domains: Domains, summaries: Summaries, asked: TableRequest, sort: str
     return frame(domains, asked) | {
         "version": loaded.snapshot.version,
         "totals": counted.totals,
-        "target_bytes": target_bytes(loaded.table),
+        "goal": goal_of(loaded.table.record.properties),
+        "listed": counted.listed,
+        "left_out": counted.left_out,
         "partitions": shown,
         "classes": CLASSES,
         "sort": sort,
         "sorts": PARTITION_SORTS,
-        "following": offset + PARTITIONS_SHOWN if offset + PARTITIONS_SHOWN < counted.totals.partitions else 0,
+        "following": offset + PARTITIONS_SHOWN if offset + PARTITIONS_SHOWN < counted.listed else 0,
     }
 
 
-def partition(domains: Domains, summaries: Summaries, asked: TableRequest, name: str, offset: int) -> dict[str, Any]:
+def partition(domains: Domains, asked: TableRequest, name: str, offset: int) -> dict[str, Any]:
     """The files and slices of one partition. Raises NotFound if it has no files."""
     loaded = _loaded(domains, asked)
-    figures = summaries.of(loaded).find(name)
+    figures = partition_files(loaded.snapshot, goal_of(loaded.table.record.properties), name)
     if figures is None:
         raise NotFound(
             f"{loaded.table.name} has no files in partition {_cut(name)!r} at version {loaded.snapshot.version}"

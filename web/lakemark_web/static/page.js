@@ -2,7 +2,7 @@
 // Keeps an open page up to date: when the service tells of a change, the page is loaded again in the background and the
 // parts marked data-live are exchanged. All text comes as HTML that the service has escaped. Everything works without.
 (() => {
-  const PAUSE_MS = 1500;
+  const PAUSE_MS = 1500, REFUSED_MS = 30000;
   const status = document.getElementById("live");
   const source = document.body.dataset.live;
   let waiting = false, busy = false, wanted = false, unreachable = false;
@@ -70,11 +70,17 @@
   for (const one of document.querySelectorAll("select[data-submit]")) {
     one.addEventListener("change", () => one.form.requestSubmit());
   }
-  if (source && window.EventSource) {
+  function listen() {
     const stream = new EventSource(source);
     stream.addEventListener("ready", () => { tell("live"); if (unreachable) soon(); });
     stream.addEventListener("change", changed);
-    stream.addEventListener("error", () => { unreachable = true; tell("not live; trying again"); });
+    stream.addEventListener("error", () => {
+      unreachable = true;
+      tell("not live; trying again");
+      // A browser tries again by itself only where it had been let in.
+      if (stream.readyState === EventSource.CLOSED) setTimeout(listen, REFUSED_MS);
+    });
   }
+  if (source && window.EventSource) listen();
   later();
 })();

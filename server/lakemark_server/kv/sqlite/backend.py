@@ -44,7 +44,8 @@ class SqliteBackend:
             raise FailedPrecondition(f"cannot make {path.parent}: {error.strerror}", path=str(path)) from error
 
     def public_url(self, url: str) -> str:
-        return url
+        """With the absolute path: the reader need not know from where the process was started."""
+        return "".join([_START, *self.files(url)]) if url.startswith(_START) else url
 
     def files(self, url: str) -> list[str]:
         return [str(Path(url.removeprefix(_START)).absolute())]
