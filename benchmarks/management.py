@@ -6,8 +6,9 @@ optimization and once with a planning service and a worker (pyarrow, in a proces
 ``writer_slowdown``: commits a second with management by those without. ``files_ratio``: files of the table at the end,
 managed by unmanaged. ``write_amplification``: bytes that optimization wrote by bytes that the writer wrote.
 
-Then one planner has ``--tables`` tables, of which one in a hundred changes: ``plans_per_s`` as fast as it can,
-``decision_p99_s`` from the commit after which a table is due to its plan, ``leader_rss_mb``: memory of the process.
+Then one planner has ``--tables`` tables, of which one in a hundred changes, at the pace of 1,000 a minute:
+``decision_p99_s`` from the commit after which a table is due to its plan, ``plans_per_s`` by the time that the planner
+worked, ``leader_rss_mb``: memory of the process.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from lakemark_core.types import BIGINT, Field, Schema, assign_ids
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_proto.v1 import timeline_pb2, types_pb2
+from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.context.clock import now_ms
 from lakemark_server.events.service import Events
@@ -57,6 +59,9 @@ TABLE: Final = "default.stream"
 FRAGMENTS: Final = 8
 """Of a table of the planner's load: its last commit makes it due."""
 CHANGED_PART: Final = 100
+CHANGES_PER_S: Final = 1_000 / 60
+"""Of all tables together: what 100,000 tables have of which one in a hundred changes each minute."""
+ROUND_S: Final = 1.0
 
 
 def main() -> None:
@@ -215,25 +220,16 @@ def _planned(store: Store, work_dir: Path, tables: int) -> dict[str, Any]:
     while generator.round() or store.read(lambda tx: records.due(tx, now_ms(), 1)):
         tasks.heartbeat("default", worker.worker_id, [])  # tables that it has not seen are looked at once
     committed_ms: dict[int, int] = {}
-    for table in changed:
-        instant = timeline.open(
-            table.table_id, OpenJob(timeline_pb2.APPEND, profile=timeline_pb2.WorkProfile())
-        ).record.instant
-        given = [
-            types_pb2.DataFile(path=f"{instant}/g{at}/a.parquet", size_bytes=1_000, row_count=1)
-            for at in range(FRAGMENTS)
-        ]
-        draft = CommitDraft(instant, types_pb2.DataFiles(list=types_pb2.DataFileList(files=given)))
-        committed_ms[table.table_id] = timeline.commit(table, draft).committed_ms
-    tasks.heartbeat("default", worker.worker_id, [])
     planned, working_s, delays_s = 0, 0.0, []
-    until_s = time.monotonic() + 120
-    while planned < len(changed) and time.monotonic() < until_s:
+    first_s = began = time.monotonic()
+    while planned < len(changed) and began < first_s + 240:
+        due = min(len(changed), int((began - first_s) * CHANGES_PER_S) + 1)
+        for table in changed[len(committed_ms) : due]:
+            committed_ms[table.table_id] = _change(timeline, table)
+        tasks.heartbeat("default", worker.worker_id, [])
         began = time.monotonic()
         made = generator.round()
         working_s += time.monotonic() - began
-        if not made:
-            time.sleep(0.1)
         for task in store.read(records.open_tasks):  # what workers do at once
             if task.state == pb.TASK_WAITING:
                 delays_s.append((task.planned_ms - committed_ms[task.table_id]) / 1_000)
@@ -241,6 +237,8 @@ def _planned(store: Store, work_dir: Path, tables: int) -> dict[str, Any]:
         while tasks.take("default", worker.worker_id) is not None:
             pass
         _end_all(store, tasks, worker.worker_id)
+        time.sleep(max(0.0, began + ROUND_S - time.monotonic()))  # as the service plans
+        began = time.monotonic()
     delays_s.sort()
     return {
         "tables": tables,
@@ -249,6 +247,17 @@ def _planned(store: Store, work_dir: Path, tables: int) -> dict[str, Any]:
         "decision_p99_s": round(delays_s[int(len(delays_s) * 0.99) - 1], 3) if delays_s else None,
         "leader_rss_mb": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20,
     }
+
+
+def _change(timeline: Timeline, table: LakeTable) -> int:
+    """A commit of as many fragments as make the table due. When it was."""
+    job = OpenJob(timeline_pb2.APPEND, profile=timeline_pb2.WorkProfile())
+    instant = timeline.open(table.table_id, job).record.instant
+    given = [
+        types_pb2.DataFile(path=f"{instant}/g{at}/a.parquet", size_bytes=1_000, row_count=1) for at in range(FRAGMENTS)
+    ]
+    draft = CommitDraft(instant, types_pb2.DataFiles(list=types_pb2.DataFileList(files=given)))
+    return timeline.commit(table, draft).committed_ms
 
 
 def _end_all(store: Store, tasks: Tasks, worker_id: str) -> None:

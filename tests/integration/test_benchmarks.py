@@ -17,7 +17,7 @@ PLAN |= {"rss_mb", "empty_request_ms", "selective_vs_empty", "selective_new_vs_e
 PLAN |= {"unclustered_new_vs_empty"}
 COMMIT = {"hot_table_commits_per_s", "ten_files_1m_vs_10k", "files_100k_s", "old_version_vs_latest"}
 COMMIT |= {"deep_versions_ratio", "ten_files_1m_next_ms"}
-DOORS = {"insert_vs_parquet", "small_insert_s", "small_insert_plain_s"}
+DOORS = {"upsert_s", "upsert_vs_insert", "insert_vs_parquet", "small_insert_s", "small_insert_plain_s"}
 FOLD = {
     "first_fold_s",
     "first_fold_bytes",
@@ -92,7 +92,7 @@ def test_storage() -> None:
 @pytest.mark.slow  # two Sparks and a Hive Metastore
 @pytest.mark.timeout(600)
 def test_doors() -> None:
-    figures = _run("doors", "--rounds", "1", "--rows", "10000", "--statements", "16")
+    figures = _run("doors", "--rounds", "1", "--statements", "16", size=["--rows", "10000"])
 
     assert _positive(figures, DOORS) == DOORS
     assert (figures["statements"], figures["statements_lost"], figures["statements_twice"]) == (16, 0, 0)
