@@ -1,6 +1,6 @@
 """How well the files of a version suit readers: sizes by partition, small files, deltas, and a score. Pure.
 
-What is small, and what a delta is, are the optimizer's own definitions. The sums are not ``measures.measure``, which
+What is small, and what a delta is, are the optimizer's own definitions. The sums are not ``measures.Measured``, which
 says for each partition what a run would read and write: a page wants classes of sizes, for all partitions at once, in
 some milliseconds. So *avoidable* is what there is to gain in the long run, and a run that is due now may take less.
 """

@@ -10,7 +10,7 @@ from lakemark_core.optimization import policy_of
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1.types_pb2 import BASE, DELTA, SliceKind
 from lakemark_server.file_index.parts.fold import Snapshot
-from lakemark_server.optimization.measures import measure
+from lakemark_server.optimization.measures import Measured
 from lakemark_server.snapshots.service import SnapshotReference
 from lakemark_web import file_health
 from lakemark_web.file_health import (
@@ -110,7 +110,7 @@ def test_small_files_and_deltas_are_what_the_optimizer_counts(tmp_path: Path) ->
         commit_group(lake, t.UPSERT, DELTA)
         summary = summarize(loaded(lake), goal_of(properties))
         shown = {one.name: (one.files, one.small, one.deltas) for one in summary.partitions("name", 0, 9)}
-        counted = measure(loaded(lake).parts, policy_of(properties))
+        counted = list(Measured(policy_of(properties)).forward(loaded(lake).parts))
         assert {name: one for name, one in shown.items() if name != "m=3"} == {
             one.name: (one.files, one.fragments, one.deltas) for one in counted if one.name != "m=3"
         }
