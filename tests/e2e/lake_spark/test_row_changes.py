@@ -151,7 +151,7 @@ def test_what_contradicts_the_table_is_told_and_nothing_is_committed(
         (f"insert({good}.unionAll({good}), t", "several rows with one key"),
         (f"insert({good}.withColumn('id', F.lit(None).cast('bigint')), t", "whose key is null"),
         (f"insert({good}.withColumn('id', F.lit('1')), t", "'id' is string; the table has bigint"),
-        (f"merge({good}, t", "give a clause"),
+        (f"merge({good}, t", "has no clause that says what to do"),
     ]
     for call, told in cases:
         end = ", server=client).execute()" if call.startswith("merge") else ", server=client)"
