@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -18,10 +17,9 @@ from lakemark import Client, connect
 from lakemark_server.context.clock import now_ms
 from lakemark_server.doors import publication, records
 from lakemark_server.doors import service as doors_service
-from lakemark_server.doors.service import DOUBT_MS, LOST_MS, Door
+from lakemark_server.doors.service import DOUBT_MS, LOST_MS
 from lakemark_server.doors.sweep import RETAIN_MS, DoorSweep
 from lakemark_server.process import Service
-from lakemark_server.snapshots.service import SnapshotReference
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify.files import check_files
 from tests.integration.doors.statements import REFUSED, Another, Later, SparkClient, port_of
@@ -440,26 +438,6 @@ def test_a_call_may_come_late_if_it_had_to_wait_for_another(
     _age(elsewhere)
     one.end("u__append")
     assert ids(lake, "u") == [3]
-
-
-def test_sessions_are_noted_while_others_are_opened(service: Service, lake: Client) -> None:
-    table_id = service.snapshots.resolve("hive", "default", "t", SnapshotReference()).table.table_id
-    done, failed = threading.Event(), list[BaseException]()
-
-    def note() -> None:
-        try:
-            while not done.is_set():
-                service.doors.note_open()
-        except BaseException as error:
-            failed.append(error)
-
-    noting = threading.Thread(target=note)
-    noting.start()
-    kept = [service.doors.begin(Door(table_id, "append"), f"{number}@here") for number in range(300)]
-    done.set()
-    noting.join()
-    assert failed == []
-    assert len(kept) == 300
 
 
 def test_a_connection_goes_on_after_a_day_without_use(
