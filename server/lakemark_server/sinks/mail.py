@@ -25,8 +25,11 @@ EVENTS_MAX: Final = 20
 """Of one message."""
 TIMEOUT_MS: Final = 20_000
 """For each answer of the SMTP server."""
+ATTEMPT_MS: Final = 60_000
+"""For a whole message. After that time nothing more is sent, so that the lease of a sink outlasts each attempt."""
 _DETAIL_CHARS_MAX: Final = 4_000
 _SUBJECT_CHARS_MAX: Final = 200
+_READY: Final = 220
 _PERMANENT: Final = 500
 
 MailTls = Literal["starttls", "tls", "none"]
@@ -94,8 +97,13 @@ class MailSender:
         because of a server that is away, or a password that was changed.
         """
         some = events[: self.events_max]
+        late = threading.Event()
+        timer = threading.Timer(ATTEMPT_MS / 1_000, self._end, (late,))
+        timer.daemon = True
+        timer.start()
         try:
-            refused = self._hand_over(message_of(some, self._recipients, self._policy.sender, resent=resent))
+            message = message_of(some, self._recipients, self._policy.sender, resent=resent)
+            refused = self._hand_over(message, late)
         except smtplib.SMTPRecipientsRefused as error:
             told = "; ".join(f"{one}: {_words(*reply)}" for one, reply in error.recipients.items())
             raise DeliveryFailed(f"the mail server refuses all recipients: {told}", events=len(some)) from None
@@ -109,12 +117,14 @@ class MailSender:
         except (smtplib.SMTPException, OSError, ValueError) as error:
             if self._aborted.is_set():
                 raise DeliveryAborted("the sink was stopped") from None
+            told = f"it took longer than {ATTEMPT_MS / 1_000:g} s" if late.is_set() else str(error)
             raise DeliveryFailed(
-                f"the mail server {self._policy.host}:{self._policy.port} cannot be used: {error}",
+                f"the mail server {self._policy.host}:{self._policy.port} cannot be used: {told}",
                 events=len(some),
                 counts=False,
             ) from None
         finally:
+            timer.cancel()
             self.close()
         for address, reply in refused.items():
             _log.warning("a mail server refuses a recipient", recipient=address, reason=_words(*reply))
@@ -122,7 +132,11 @@ class MailSender:
 
     def abort(self) -> None:
         """As ``Sender`` says."""
-        self._aborted.set()
+        self._end(self._aborted)
+
+    def _end(self, why: threading.Event) -> None:
+        """Ends what is under way, from another thread."""
+        why.set()
         server = self._server
         if server is not None and server.sock is not None:
             with contextlib.suppress(OSError):
@@ -134,20 +148,31 @@ class MailSender:
         if server is not None:
             server.close()
 
-    def _hand_over(self, message: EmailMessage) -> dict[str, tuple[int, bytes]]:
+    def _hand_over(self, message: EmailMessage, late: threading.Event) -> dict[str, tuple[int, bytes]]:
         """The recipients that the server has refused. Raises what smtplib raises."""
         policy, timeout_s = self._policy, TIMEOUT_MS / 1_000
-        if policy.tls == "tls":
-            server: smtplib.SMTP = smtplib.SMTP_SSL(
-                policy.host, policy.port, timeout=timeout_s, context=policy.context()
-            )
-        else:
-            server = smtplib.SMTP(policy.host, policy.port, timeout=timeout_s)
+
+        def check_wanted() -> None:
+            """A socket cannot be ended from another thread before smtplib has it."""
+            if self._aborted.is_set() or late.is_set():
+                raise OSError("stopped")
+
+        server = (
+            smtplib.SMTP_SSL(timeout=timeout_s, context=policy.context())
+            if policy.tls == "tls"
+            else smtplib.SMTP(timeout=timeout_s)
+        )
+        # The name that a certificate must have. Only a constructor that connects sets it, and that cannot be ended.
+        server._host = policy.host  # type: ignore[attr-defined]
         self._server = server
-        if self._aborted.is_set():
-            raise OSError("stopped")
+        check_wanted()
+        code, told = server.connect(policy.host, policy.port)
+        check_wanted()
+        if code != _READY:
+            raise smtplib.SMTPConnectError(code, told)
         if policy.tls == "starttls":
             server.starttls(context=policy.context())
+            check_wanted()
         if policy.user:
             server.login(policy.user, policy.password)
         refused = server.send_message(message, policy.sender, self._recipients)

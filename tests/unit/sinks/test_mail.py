@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from dataclasses import replace
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from lakemark_core.errors import FailedPrecondition, InvalidArgument
+from lakemark_proto.store.v1.store_pb2 import SinkRecord
 from lakemark_proto.v1 import events_pb2 as pb
 from lakemark_proto.v1 import sinks_pb2
+from lakemark_server.sinks import mail, senders
 from lakemark_server.sinks.definitions import draft
 from lakemark_server.sinks.delivery import DeliveryAborted, DeliveryFailed
 from lakemark_server.sinks.mail import MailPolicy, MailSender
@@ -119,6 +122,34 @@ def test_a_message_under_way_is_ended() -> None:
         with pytest.raises(DeliveryAborted):
             sender.send([STOPPED])
         helper.join()
+
+
+def test_a_server_that_answers_slowly_is_left_within_the_time_of_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mail, "ATTEMPT_MS", 300)
+    left = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+        policy = MailPolicy("127.0.0.1", slow.getsockname()[1], "none", sender="lake@example.com")
+
+        def answer() -> None:
+            connection, _ = slow.accept()
+            with connection, contextlib.suppress(OSError):
+                while not left.wait(0.02):  # each byte is in time, the line has no end
+                    connection.sendall(b"2")
+
+        helper = threading.Thread(target=answer)
+        helper.start()
+        try:
+            with pytest.raises(DeliveryFailed, match=r"cannot be used: it took longer than 0\.3 s") as late:
+                MailSender(["ops@example.com"], policy).send([STOPPED])
+        finally:
+            left.set()
+            helper.join()
+    assert not late.value.counts
+
+
+def test_the_lease_of_a_sink_outlasts_an_attempt() -> None:
+    record = SinkRecord(mail=sinks_pb2.MailSink(to=["ops@example.com"]))
+    assert senders.attempt_ms(record) == mail.ATTEMPT_MS
 
 
 @pytest.mark.parametrize(
