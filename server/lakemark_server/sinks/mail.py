@@ -93,8 +93,8 @@ class MailSender:
     def send(self, events: Sequence[Event], *, resent: bool = False) -> int:
         """One message. Raises DeliveryFailed, DeliveryAborted.
 
-        Only a refusal of this message, or of all recipients, counts as an attempt: an alarm must not be given up
-        because of a server that is away, or a password that was changed.
+        Only a refusal for good of this message, or of all recipients, counts as an attempt: an alarm must not be given
+        up because of a server that is away or asks for patience, or a password that was changed.
         """
         some = events[: self.events_max]
         late = threading.Event()
@@ -106,7 +106,11 @@ class MailSender:
             refused = self._hand_over(message, late)
         except smtplib.SMTPRecipientsRefused as error:
             told = "; ".join(f"{one}: {_words(*reply)}" for one, reply in error.recipients.items())
-            raise DeliveryFailed(f"the mail server refuses all recipients: {told}", events=len(some)) from None
+            raise DeliveryFailed(
+                f"the mail server refuses all recipients: {told}",
+                events=len(some),
+                counts=all(code >= _PERMANENT for code, _ in error.recipients.values()),
+            ) from None
         except smtplib.SMTPResponseException as error:  # a wrong password, too, which is not part of the text
             told = _words(error.smtp_code, error.smtp_error)
             raise DeliveryFailed(

@@ -106,6 +106,13 @@ def test_a_refusal_counts_and_a_server_that_is_away_does_not() -> None:
     assert [one.value.counts for one in (refused, spam, later, away)] == [True, True, False, False]
 
 
+def test_recipients_that_are_refused_for_now_are_tried_again() -> None:
+    behaviour = Behaviour(refused=frozenset({"ops@example.com"}), refusal="450 4.2.0 greylisted, try again later")
+    with MailServer(behaviour) as server, pytest.raises(DeliveryFailed, match="greylisted") as refused:
+        MailSender(["ops@example.com"], policy_for(server)).send([STOPPED])
+    assert not refused.value.counts
+
+
 def test_a_message_under_way_is_ended() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         policy = MailPolicy("127.0.0.1", silent.getsockname()[1], "none", sender="lake@example.com")
