@@ -11,12 +11,12 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from email.message import EmailMessage
-from email.utils import formatdate, make_msgid
+from email.utils import formatdate, getaddresses, make_msgid, parseaddr
 from typing import Final, Literal
 
 import structlog
 
-from lakemark_core.errors import FailedPrecondition
+from lakemark_core.errors import FailedPrecondition, InvalidArgument
 from lakemark_core.messages.cloud_events import event_data, event_id, kind_word
 from lakemark_proto.v1.events_pb2 import OPTIMIZATION_STOPPED, Event
 from lakemark_server.sinks.delivery import DeliveryAborted, DeliveryFailed
@@ -41,8 +41,9 @@ _log = structlog.get_logger(__name__)
 class MailPolicy:
     """The SMTP server of the service (``host`` "": there is none), and whom it may write to.
 
-    ``tls``: from the beginning, after STARTTLS (without which nothing is sent), or not at all. ``domains``: of
-    recipients; none: that of ``sender``. ``ca_file``: PEM file of certificates to trust beside those of the machine.
+    ``tls``: from the beginning, after STARTTLS (without which nothing is sent), or not at all. ``sender``: with a name
+    ("Lakemark <lake@example.com>") or without. ``domains``: of recipients; none: that of ``sender``. ``ca_file``: PEM
+    file of certificates to trust beside those of the machine.
     """
 
     host: str = ""
@@ -54,13 +55,27 @@ class MailPolicy:
     domains: tuple[str, ...] = ()
     ca_file: str = ""
 
+    @property
+    def sender_address(self) -> str:
+        """That of ``sender``, without the name. Raises InvalidArgument if there is none."""
+        given = [address for _, address in getaddresses([self.sender])]
+        address = given[0] if len(given) == 1 else ""
+        name, _, domain = address.rpartition("@")
+        if not name or not domain or not address.isascii() or not self.sender.isprintable():
+            raise InvalidArgument(
+                f"mail_from: {self.sender!r} is no address of mail like lake@example.com or "
+                "Lakemark <lake@example.com> (LAKEMARK_MAIL_FROM)"
+            )
+        return address
+
     def check(self) -> None:
-        """Raises FailedPrecondition if no mail can be sent at all."""
+        """Raises FailedPrecondition or InvalidArgument if no mail can be sent at all."""
         if not self.host or not self.sender:
             raise FailedPrecondition(
                 "this service sends no mail: whoever runs it names an SMTP server and a sender (LAKEMARK_MAIL_HOST, "
                 "LAKEMARK_MAIL_FROM)"
             )
+        _ = self.sender_address
         if self.user and self.tls == "none":
             raise FailedPrecondition("a password is not sent without TLS: set LAKEMARK_MAIL_TLS to starttls or tls")
         if not self.user.isascii() or not self.password.isascii():  # smtplib's error would show a part of it
@@ -69,7 +84,7 @@ class MailPolicy:
     def allows(self, address: str) -> bool:
         """Whether mail may go to this address."""
         domain = address.rpartition("@")[2].lower()
-        return domain in (self.domains or (self.sender.rpartition("@")[2].lower(),))
+        return domain in (self.domains or (self.sender_address.rpartition("@")[2].lower(),))
 
     def context(self) -> ssl.SSLContext:
         """Raises OSError if the file cannot be read."""
@@ -97,6 +112,14 @@ class MailSender:
         up because of a server that is away or asks for patience, or a password that was changed.
         """
         some = events[: self.events_max]
+        forbidden = [address for address in self._recipients if not self._policy.allows(address)]
+        if forbidden:  # the operator has changed the domains since the sink was made
+            raise DeliveryFailed(
+                f"this service sends no mail to {', '.join(forbidden)}: make the sink anew without these, or whoever "
+                "runs the service allows the domain (LAKEMARK_MAIL_DOMAINS)",
+                events=len(some),
+                counts=False,
+            )
         late = threading.Event()
         timer = threading.Timer(ATTEMPT_MS / 1_000, self._end, (late,))
         timer.daemon = True
@@ -179,7 +202,7 @@ class MailSender:
             check_wanted()
         if policy.user:
             server.login(policy.user, policy.password)
-        refused = server.send_message(message, policy.sender, self._recipients)
+        refused = server.send_message(message, policy.sender_address, self._recipients)
         with contextlib.suppress(smtplib.SMTPException, OSError):  # the message was taken
             server.quit()
         return refused
@@ -203,7 +226,7 @@ def message_of(events: Sequence[Event], recipients: Sequence[str], sender: str, 
 
 
 def _message_id(first: Event, last: Event, sender: str) -> str:
-    domain = sender.rpartition("@")[2]
+    domain = parseaddr(sender)[1].rpartition("@")[2]
     name = f"{first.catalog}-{event_id(first)}..{event_id(last)}"
     return f"<lakemark-{name}@{domain}>" if name.isascii() and domain else make_msgid("lakemark")
 

@@ -14,6 +14,7 @@ from lakemark_core.errors import FailedPrecondition, InvalidArgument
 from lakemark_proto.store.v1.store_pb2 import SinkRecord
 from lakemark_proto.v1 import events_pb2 as pb
 from lakemark_proto.v1 import sinks_pb2
+from lakemark_server.settings import Settings
 from lakemark_server.sinks import mail, senders
 from lakemark_server.sinks.definitions import draft
 from lakemark_server.sinks.delivery import DeliveryAborted, DeliveryFailed
@@ -111,6 +112,31 @@ def test_recipients_that_are_refused_for_now_are_tried_again() -> None:
     with MailServer(behaviour) as server, pytest.raises(DeliveryFailed, match="greylisted") as refused:
         MailSender(["ops@example.com"], policy_for(server)).send([STOPPED])
     assert not refused.value.counts
+
+
+def test_nothing_is_sent_to_domains_that_are_allowed_no_longer() -> None:
+    with MailServer() as server:
+        policy = policy_for(server, domains=("example.com",))
+        with pytest.raises(DeliveryFailed, match=r"sends no mail to ops@other.org: .*LAKEMARK_MAIL_DOMAINS") as told:
+            MailSender(["ops@example.com", "ops@other.org"], policy).send([STOPPED])
+        assert not server.messages
+    assert not told.value.counts
+
+
+def test_a_sender_may_have_a_name() -> None:
+    with MailServer() as server:
+        policy = policy_for(server, sender="Lakemark <lake@example.com>")
+        assert policy.allows("ops@example.com")
+        assert MailSender(["ops@example.com"], policy).send([STOPPED]) == 1
+    (message,) = server.messages
+    assert message["From"] == "Lakemark <lake@example.com>"
+    assert message["Message-ID"] == "<lakemark-hive-0-7..0-7@example.com>"
+
+
+@pytest.mark.parametrize("sender", ["lake", "Lakemark <lake>", "läke@example.com", "a@b.c, d@e.f", "a@b.c\nBcc: x@y.z"])
+def test_a_sender_that_is_no_address_is_refused_at_start(sender: str) -> None:
+    with pytest.raises(InvalidArgument, match="is no address of mail like"):
+        _ = Settings(mail_host="mail.example.com", mail_from=sender).sinks
 
 
 def test_a_message_under_way_is_ended() -> None:
