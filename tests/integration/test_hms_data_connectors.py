@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from lakemark_thrift.ttypes import (
     AlterDataConnectorRequest,
     CreateDataConnectorRequest,
