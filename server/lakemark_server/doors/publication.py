@@ -6,7 +6,7 @@ place to which it is moved, and an instant is committed once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
@@ -42,9 +42,9 @@ from lakemark_server.doors.directories import GivenDirectory, StatementFile, dat
 from lakemark_server.doors.entries import entry_of
 from lakemark_server.doors.keyed_files import BYTES_MAX, KeyedFiles
 from lakemark_server.doors.statements import DoorKind, Statement
-from lakemark_server.kv import Store
+from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshots.service import Snapshots
-from lakemark_server.timeline.jobs.opening import OWNER_CHARS_MAX, OpenJob
+from lakemark_server.timeline.jobs.opening import OWNER_CHARS_MAX, OpenJob, find_opened
 from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.timeline.service import Timeline
 
@@ -65,6 +65,16 @@ _OPERATIONS: Final[dict[DoorKind, timeline_pb2.Operation.ValueType]] = {
 }
 
 _log = structlog.get_logger(__name__)
+
+
+def committed(tx: ReadTransaction, table_id: int, directories: Iterable[GivenDirectory]) -> dict[GivenDirectory, int]:
+    """Those whose files are committed already, and how many files each of them has."""
+    instants = {one: find_opened(tx, table_id, one.request_id) for one in directories}
+    return {
+        one: instant.staged.files
+        for one, instant in instants.items()
+        if instant is not None and instant.state == timeline_pb2.COMPLETED
+    }
 
 
 class Publication:
