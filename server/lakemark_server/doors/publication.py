@@ -117,12 +117,12 @@ class Publication:
         except LakemarkError as error:
             if self._took_back(table, open_instants, error):
                 raise
-            # Another process has done it at the same time, or the store's answer was lost.
-            _log.info("a commit through a door was found to be made", table=table.name, reason=error.message)
-            return {one.directory: self._open(table, one).staged.files for one in statements}
+            return self._found(table, statements, error)
         except Exception as error:
-            self._took_back(table, open_instants, Internal(f"it failed here: {error}"))
-            raise
+            failure = Internal(f"it failed here: {error}")
+            if self._took_back(table, open_instants, failure):
+                raise
+            return self._found(table, statements, failure)
         finally:
             alive.stop()
         return files
@@ -147,6 +147,20 @@ class Publication:
             except LakemarkError as failure:
                 raise UnknownOutcome(f"whether rows were committed is not known yet: {failure.message}") from error
         return not instants or committed < len(instants)
+
+    def _found(
+        self, table: LakeTable, statements: Sequence[Statement], error: LakemarkError
+    ) -> dict[GivenDirectory, int]:
+        """As ``publish`` returns it, though that failed: another process has done it, or the answer was lost.
+
+        Raises UnknownOutcome if some are not committed, since it failed before they were reached.
+        """
+        directories = [one.directory for one in statements]
+        files = self._store.read(lambda tx: committed(tx, table.table_id, directories))
+        if len(files) < len(directories):
+            raise UnknownOutcome(f"not all rows are committed yet: {error.message}") from error
+        _log.info("a commit through a door was found to be made", table=table.name, reason=error.message)
+        return files
 
     def _open(self, table: LakeTable, statement: Statement) -> InstantRecord:
         """The statement's instant, which may be committed already.

@@ -748,3 +748,16 @@ def test_what_is_committed_is_not_given_up_with_another(
 
 def _away(*_: object, **__: object) -> None:
     raise Unavailable("the store is away")
+
+
+def test_a_commit_after_which_it_fails_is_found(lake: Client, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    keyed(lake)
+    commit = Timeline.commit
+
+    def fails(*arguments: Any) -> None:
+        commit(*arguments)
+        raise RuntimeError("nobody expects it")
+
+    monkeypatch.setattr(Timeline, "commit", fails)
+    upsert(spark(), {1: "a"})
+    assert there(lake) == {1: "a"}
