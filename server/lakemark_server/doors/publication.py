@@ -107,6 +107,9 @@ class Publication:
                     files[statement.directory] = record.staged.files
                     continue
                 open_instants.append(record.instant)
+                if record.state == timeline_pb2.INFLIGHT and statement.kind != "append":
+                    # An earlier attempt may have opened it long ago.
+                    self._timeline.heartbeat(table.table_id, [record.instant])
                 draft = self._draft(table, statement, record.instant)
                 files[statement.directory] = len(draft.added.list.files) if draft.added is not None else 0
                 drafts.append(draft)
@@ -194,9 +197,6 @@ class Publication:
             profile,
         )
         record = self._timeline.open(table.table_id, job).record
-        if record.state == timeline_pb2.INFLIGHT and statement.kind != "append":
-            # An earlier attempt may have opened it long ago.
-            self._timeline.heartbeat(table.table_id, [record.instant])
         if record.state == timeline_pb2.ROLLED_BACK:
             raise FailedPrecondition(f"the rows of the statement were given up: {record.rolled_back_reason}")
         return record

@@ -761,3 +761,17 @@ def test_a_commit_after_which_it_fails_is_found(lake: Client, spark: Spark, monk
     monkeypatch.setattr(Timeline, "commit", fails)
     upsert(spark(), {1: "a"})
     assert there(lake) == {1: "a"}
+
+
+def test_an_instant_is_given_up_if_it_cannot_be_told_that_it_is_alive(
+    lake: Client, spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyed(lake)
+    one = spark()
+    one.write_table(one.look_up("k__upsert"), rows_of({1: "lost"}))
+    with monkeypatch.context() as patched:
+        patched.setattr(Timeline, "heartbeat", _away)
+        with pytest.raises(REFUSED, match="the store is away"):
+            one.end("k__upsert")
+    upsert(spark("bob"), {1: "b"})
+    assert there(lake) == {1: "b"}
