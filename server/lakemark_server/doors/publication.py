@@ -6,7 +6,7 @@ place to which it is moved, and an instant is committed once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
@@ -42,9 +42,9 @@ from lakemark_server.doors.directories import GivenDirectory, StatementFile, dat
 from lakemark_server.doors.entries import entry_of
 from lakemark_server.doors.keyed_files import BYTES_MAX, KeyedFiles
 from lakemark_server.doors.statements import DoorKind, Statement
-from lakemark_server.kv import Store
+from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshots.service import Snapshots
-from lakemark_server.timeline.jobs.opening import OWNER_CHARS_MAX, OpenJob
+from lakemark_server.timeline.jobs.opening import OWNER_CHARS_MAX, OpenJob, find_opened
 from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.timeline.service import Timeline
 
@@ -65,6 +65,16 @@ _OPERATIONS: Final[dict[DoorKind, timeline_pb2.Operation.ValueType]] = {
 }
 
 _log = structlog.get_logger(__name__)
+
+
+def committed(tx: ReadTransaction, table_id: int, directories: Iterable[GivenDirectory]) -> dict[GivenDirectory, int]:
+    """Those whose files are committed already, and how many files each of them has."""
+    instants = {one: find_opened(tx, table_id, one.request_id) for one in directories}
+    return {
+        one: instant.staged.files
+        for one, instant in instants.items()
+        if instant is not None and instant.state == timeline_pb2.COMPLETED
+    }
 
 
 class Publication:
@@ -97,6 +107,9 @@ class Publication:
                     files[statement.directory] = record.staged.files
                     continue
                 open_instants.append(record.instant)
+                if record.state == timeline_pb2.INFLIGHT and statement.kind != "append":
+                    # An earlier attempt may have opened it long ago.
+                    self._timeline.heartbeat(table.table_id, [record.instant])
                 draft = self._draft(table, statement, record.instant)
                 files[statement.directory] = len(draft.added.list.files) if draft.added is not None else 0
                 drafts.append(draft)
@@ -107,12 +120,12 @@ class Publication:
         except LakemarkError as error:
             if self._took_back(table, open_instants, error):
                 raise
-            # Another process has done it at the same time, or the store's answer was lost.
-            _log.info("a commit through a door was found to be made", table=table.name, reason=error.message)
-            return {one.directory: self._open(table, one).staged.files for one in statements}
+            return self._found(table, statements, error)
         except Exception as error:
-            self._took_back(table, open_instants, Internal(f"it failed here: {error}"))
-            raise
+            failure = Internal(f"it failed here: {error}")
+            if self._took_back(table, open_instants, failure):
+                raise
+            return self._found(table, statements, failure)
         finally:
             alive.stop()
         return files
@@ -137,6 +150,20 @@ class Publication:
             except LakemarkError as failure:
                 raise UnknownOutcome(f"whether rows were committed is not known yet: {failure.message}") from error
         return not instants or committed < len(instants)
+
+    def _found(
+        self, table: LakeTable, statements: Sequence[Statement], error: LakemarkError
+    ) -> dict[GivenDirectory, int]:
+        """As ``publish`` returns it, though that failed: another process has done it, or the answer was lost.
+
+        Raises UnknownOutcome if some are not committed, since it failed before they were reached.
+        """
+        directories = [one.directory for one in statements]
+        files = self._store.read(lambda tx: committed(tx, table.table_id, directories))
+        if len(files) < len(directories):
+            raise UnknownOutcome(f"not all rows are committed yet: {error.message}") from error
+        _log.info("a commit through a door was found to be made", table=table.name, reason=error.message)
+        return files
 
     def _open(self, table: LakeTable, statement: Statement) -> InstantRecord:
         """The statement's instant, which may be committed already.
@@ -170,9 +197,6 @@ class Publication:
             profile,
         )
         record = self._timeline.open(table.table_id, job).record
-        if record.state == timeline_pb2.INFLIGHT and statement.kind != "append":
-            # An earlier attempt may have opened it long ago.
-            self._timeline.heartbeat(table.table_id, [record.instant])
         if record.state == timeline_pb2.ROLLED_BACK:
             raise FailedPrecondition(f"the rows of the statement were given up: {record.rolled_back_reason}")
         return record

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -34,7 +34,7 @@ from lakemark_server.doors.decisions import (
 )
 from lakemark_server.doors.directories import MARKER, SUCCESS, GivenDirectory, given_at, new_session
 from lakemark_server.doors.keyed_files import BYTES_MAX
-from lakemark_server.doors.publication import Publication
+from lakemark_server.doors.publication import Publication, committed
 from lakemark_server.doors.statements import DoorKind, Statement
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshots.service import Snapshots
@@ -260,7 +260,12 @@ class Doors:
             return
         if known.refused:
             raise StatementRefused(known.refused)
-        situation = self._situation(ending, waited_ms)
+        own, elsewhere = self._settled(ending)
+        noted = self._note_committed(ending.table, [one.directory for one in (*own, *elsewhere)])
+        if noted:  # more is owed now
+            ending = self._store.read(lambda tx: self._ending(tx, door, call))
+            own, elsewhere = ([one for one in some if one.directory not in noted] for some in (own, elsewhere))
+        situation = self._situation(ending, own, elsewhere, waited_ms)
         decision = decide(situation, replaces=door.kind == "overwrite", way=way)
         if decision.refusal:
             raise self._refused(ending, decision, certain=situation.certain)
@@ -291,10 +296,31 @@ class Doors:
         lately = own.opened_ms - one.used_ms <= EARLIER_MS
         return same and lately and one.used < own.opened and name not in self._live
 
-    def _situation(self, ending: _Ending, waited_ms: int) -> CallSituation:
+    def _note_committed(self, table: LakeTable, directories: Sequence[GivenDirectory]) -> set[GivenDirectory]:
+        """Notes which of these an earlier attempt has committed without a note, as it ended in between.
+
+        They are decided. So whatever becomes of the others, it is not said that these were not committed.
+        """
+        files = self._store.read(lambda tx: committed(tx, table.table_id, directories))
+        if files:
+            calls = _calls(table, files)
+
+            def body(mutation: Mutation) -> None:
+                for one in files:
+                    records.publish(mutation.tx, table.table_id, {one: calls[one]}, one.session, mutation.now_ms)
+
+            self._mutations.run(body)
+        return set(files)
+
+    def _situation(
+        self,
+        ending: _Ending,
+        own: Sequence[CompleteDirectory],
+        elsewhere: Sequence[CompleteDirectory],
+        waited_ms: int,
+    ) -> CallSituation:
         """``waited_ms``: for so long the call may have waited for another one."""
         location = ending.table.record.location
-        own, elsewhere = self._settled(ending)
         # All by the clock of the store of files. A call that comes again is as old as it was at first.
         (called_ms,) = contents.written_ms(location, [f"{ending.call.path}/{MARKER}"])
         complete = (*own, *elsewhere)
@@ -360,14 +386,15 @@ class Doors:
         except UnknownOutcome:
             raise
         except LakemarkError as error:
+            if self._note_committed(table, directories):  # by another process meanwhile
+                raise UnknownOutcome(f"which rows were committed is not known yet: {error.message}") from error
             raise self._refused(ending, given_up(directories, error.message), certain=certain) from error
         except Exception as error:
             # It would fail for each later statement of the session, which ends this one, too.
             _log.exception("rows that came through a door could not be published", table=table.name)
             why = given_up(directories, f"it failed here: {error}")
             raise self._refused(ending, why, certain=certain) from error
-        partitioned = bool(table.schema.partition_columns)
-        calls = {one: calls_of(partitioned=partitioned, files=number) for one, number in files.items()}
+        calls = _calls(table, files)
         self._mutations.run(
             lambda mutation: records.publish(mutation.tx, door.table_id, calls, ending.call.session, mutation.now_ms)
         )
@@ -393,6 +420,12 @@ class Doors:
         for directory in directories:
             with suppress(LakemarkError):
                 storage.delete_directory(storage.join(table.record.location, directory.path))
+
+
+def _calls(table: LakeTable, files: Mapping[GivenDirectory, int]) -> dict[GivenDirectory, int]:
+    """How many calls end the statements that have written so many files."""
+    partitioned = bool(table.schema.partition_columns)
+    return {one: calls_of(partitioned=partitioned, files=number) for one, number in files.items()}
 
 
 def _note_use(mutation: Mutation, session: DoorSession, latest: int) -> bool:

@@ -19,11 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hmsclient.genthrift.hive_metastore.ttypes import Database, MetaException
+from thrift.Thrift import TApplicationException
 from thrift.transport.TTransport import TTransportException
 
 from lakemark import Client, connect
 from lakemark.client.optimization import OptimizationTask
 from lakemark_core.buckets import hash_of_key
+from lakemark_core.errors import Unavailable
 from lakemark_hms.wire.limits import ServerSettings
 from lakemark_optimizer.arrow import ArrowExecutor
 from lakemark_server.doors import bucket_files, contents, keyed_files, publication, records, statement_rows
@@ -748,3 +750,61 @@ def test_statements_that_wait_for_their_turn_hold_up_no_other_calls(
     for thread in waiting:
         thread.join(60)
     assert len(there(lake)) == len(waiting)
+
+
+def test_what_is_committed_is_not_given_up_with_another(
+    lake: Client, spark: Spark, clock: Later, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store fails once the first is committed. The second has ended when its call comes again, and collides."""
+    keyed(lake)
+    one = spark()
+    upsert(one, {0: "base"})
+    first, second = one.look_up("k__upsert"), one.look_up("k__upsert")
+    one.write_table(first, rows_of({1: "first"}))
+    shown = one.client.get_table("default", "k__upsert")
+    shown.parameters = {}
+    with monkeypatch.context() as patched:
+        patched.setattr(records, "publish", _away)
+        with pytest.raises(TApplicationException, match="ask again"):
+            one.send("k__upsert", shown)
+    one.write_table(second, rows_of({2: "second"}))
+    with pytest.raises(REFUSED, match="version 2") as refused:
+        one.send("k__upsert", shown)
+    assert "none of them" not in str(refused.value)
+    assert there(lake) == {0: "base", 1: "first"}
+    with pytest.raises(REFUSED):
+        one.end("k__upsert")
+    clock.by_ms += DOUBT_MS + 1
+    upsert(one, {2: "second"})
+    assert there(lake) == {0: "base", 1: "first", 2: "second"}
+
+
+def _away(*_: object, **__: object) -> None:
+    raise Unavailable("the store is away")
+
+
+def test_a_commit_after_which_it_fails_is_found(lake: Client, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    keyed(lake)
+    commit = Timeline.commit
+
+    def fails(*arguments: Any) -> None:
+        commit(*arguments)
+        raise RuntimeError("nobody expects it")
+
+    monkeypatch.setattr(Timeline, "commit", fails)
+    upsert(spark(), {1: "a"})
+    assert there(lake) == {1: "a"}
+
+
+def test_an_instant_is_given_up_if_it_cannot_be_told_that_it_is_alive(
+    lake: Client, spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyed(lake)
+    one = spark()
+    one.write_table(one.look_up("k__upsert"), rows_of({1: "lost"}))
+    with monkeypatch.context() as patched:
+        patched.setattr(Timeline, "heartbeat", _away)
+        with pytest.raises(REFUSED, match="the store is away"):
+            one.end("k__upsert")
+    upsert(spark("bob"), {1: "b"})
+    assert there(lake) == {1: "b"}

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakemark_core.errors import InvalidArgument, LimitExceeded
+from lakemark_core.errors import InstantNotFound, InvalidArgument, LimitExceeded
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.admission import usage
+from lakemark_server.kv import ReadTransaction
+from lakemark_server.store import requests
 from lakemark_server.store.requests import check_request_id
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branches import retention
@@ -34,6 +36,20 @@ OWN_REQUESTS: Final[Mapping[Operation, str]] = {
     pb.MERGE_BRANCH: "MergeBranch",
     pb.MAKE_SAVEPOINT: "CreateSavepoint",
 }
+
+
+def find_opened(tx: ReadTransaction, table_id: int, request_id: str) -> InstantRecord | None:
+    """The instant that an ``OpenJob`` with this id has opened, as it is now; None: there is none, or not any more."""
+    opened = requests.find(tx, request_id, _kind(table_id), InstantRecord)
+    try:
+        return None if opened is None else records.instant(tx, table_id, opened.instant)
+    except InstantNotFound:
+        return None
+
+
+def _kind(table_id: int) -> str:
+    """What is asked for, as it is recorded with the answer."""
+    return f"OpenInstant of table {table_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +99,7 @@ class OpenJob(Job):
     def run(self, batch: Batch) -> Opened:
         """A new instant, or that of the same request. Raises CommitConflict, InvalidArgument, VersionNotFound …"""
         state = batch.state
-        kind = f"OpenInstant of table {state.table_id}"
+        kind = _kind(state.table_id)
         opened = batch.mutation.once(self.request_id, kind, InstantRecord, lambda _: self._open(batch))
         if not opened.repeated:
             return Opened(opened.answer, state.table)
