@@ -8,7 +8,7 @@ from typing import Final
 
 from lakemark_core.partition_ttl import COLUMN_PROPERTY, TTL_PROPERTY, PartitionTtl, period_end_ms
 from lakemark_core.types import Schema
-from lakemark_server.context.clock import time_text
+from lakemark_server.context.clock import TIME_MS_MAX, time_text
 from lakemark_server.optimization.decisions import TableFacts, hold_on
 from lakemark_server.optimization.measures import PartitionMeasure
 
@@ -46,9 +46,10 @@ def _of_partition(
     if since_ms is None:
         return Expiry(measure, 0, told)
     reason = f"{told}, and {TTL_PROPERTY} is {ttl.ttl_ms}"
-    expires_ms = max(since_ms + ttl.ttl_ms, in_force_ms + NOTICE_MS)
+    aged_ms = min(since_ms + ttl.ttl_ms, TIME_MS_MAX)  # users say how long: the sum may be out of all bounds
+    expires_ms = max(aged_ms, in_force_ms + NOTICE_MS)
     if expires_ms > facts.now_ms:
-        if expires_ms > since_ms + ttl.ttl_ms:
+        if expires_ms > aged_ms:
             reason += f"; it stays until {time_text(expires_ms)}, since this is so since {time_text(in_force_ms)} only"
         return Expiry(measure, expires_ms, reason)
     hold = hold_on(facts, measure.name)

@@ -179,6 +179,10 @@ class PlanGenerator:
                     "a table could not be looked at; it is tried again", table_id=table_id, reason=error.message
                 )
                 self._mutations.run(partial(_put_off, table_id))
+            except Exception:
+                # One table that nobody has foreseen must not keep the planner from all others.
+                _log.exception("a table could not be looked at; it is tried again", table_id=table_id)
+                self._mutations.run(partial(_put_off, table_id))
         return len(due)
 
     def look(self, table_id: int) -> Assessment:
@@ -287,6 +291,11 @@ class PlanGenerator:
         except LakemarkError as error:
             self.candidates.pop(table_id, None)
             _log.info("a table is not planned", table_id=table_id, reason=error.message)
+            return 0
+        except Exception:
+            self.candidates.pop(table_id, None)
+            _log.exception("a table is not planned", table_id=table_id)
+            self._mutations.run(partial(_put_off, table_id))
             return 0
         current = candidate_of(look)
         able = [one for one in look.decisions if group.has_spark or not plans.needs_spark(one, look.table)]

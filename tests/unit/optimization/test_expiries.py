@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 
 import pytest
 
 from lakemark_core.errors import InvalidArgument
 from lakemark_core.types import BIGINT, STRING, Field, Schema, assign_ids
+from lakemark_proto.store.v1.optimization_pb2 import OptimizationRecord
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1.types_pb2 import DataFile, Value
 from lakemark_server.catalog.lake import POLICIES, POLICY_PROPERTY, LakeTable
+from lakemark_server.context.clock import TIME_MS_MAX
 from lakemark_server.optimization import records
+from lakemark_server.optimization.assessments import Assessment, Assessor
 from lakemark_server.optimization.expiries import NOTICE_MS
+from lakemark_server.optimization.generator import AGAIN_MS
 from lakemark_server.optimization.service import Optimization
 from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.verify import verify
@@ -195,3 +200,57 @@ def test_many_partitions_go_in_several_commits(days: Days, monkeypatch: pytest.M
     days.rounds(NOTICE_MS + 1_200_000)
     assert days.partitions() == []
     assert [run.files_before for run in days.optimization.runs(days.table, None, 10).runs] == [1, 2, 2]
+
+
+def test_a_time_to_live_beyond_all_calendars_is_never(days: Days) -> None:
+    days.put("2026-11-18")
+    days.set(ms=str(2**63 - 1), column="d")
+    days.planner.once()
+    assert days.told()[0].expires_ms == TIME_MS_MAX
+    days.rounds(NOTICE_MS + 300_000)
+    assert days.partitions() == ["d=2026-11-18"]
+
+
+def test_one_table_with_an_error_that_nobody_has_foreseen_does_not_stop_the_others(
+    days: Days, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days.put("2026-11-18")
+    record = LakeTableRecord(database="default", name="u")
+    other = days.lake.catalog.create_lake_table(record, SCHEMA)
+    days.planner.once()
+    look = Assessor.look
+
+    def fails(self: Assessor, table_id: int, properties: Mapping[str, str] | None = None) -> Assessment:
+        if table_id == days.table.table_id:
+            raise ValueError("out of range")
+        return look(self, table_id, properties)
+
+    monkeypatch.setattr(Assessor, "look", fails)
+    days.put("2026-11-19")
+    days.optimization.pause(other, "")
+    days.lake.clock.advance(300_000)
+    days.planner.once()
+
+    def seen(table_id: int) -> OptimizationRecord:
+        return days.lake.store.read(lambda tx: records.table(tx, table_id))
+
+    assert seen(days.table.table_id).due_ms == days.lake.clock.ms + AGAIN_MS
+    assert seen(other.table_id).seen.looked_ms == days.lake.clock.ms
+
+
+def test_the_planner_goes_on_after_a_round_with_an_error_that_nobody_has_foreseen(
+    days: Days, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = []
+
+    def once() -> int:
+        rounds.append(1)
+        if len(rounds) == 1:
+            raise ValueError("out of range")
+        days.planner.ask_to_stop()
+        return 0
+
+    monkeypatch.setattr(days.planner, "once", once)
+    monkeypatch.setattr(days.planner, "_interval_s", 0.0)
+    days.planner._rounds()
+    assert len(rounds) == 2
