@@ -21,6 +21,7 @@ from lakemark_server.optimization.assessments import Assessment, Assessor
 from lakemark_server.optimization.expiries import NOTICE_MS
 from lakemark_server.optimization.generator import AGAIN_MS
 from lakemark_server.optimization.service import Optimization
+from lakemark_server.store.mutations import Mutations
 from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.verify import verify
 from tests.lakes import Lake, files
@@ -254,3 +255,28 @@ def test_the_planner_goes_on_after_a_round_with_an_error_that_nobody_has_foresee
     monkeypatch.setattr(days.planner, "_interval_s", 0.0)
     days.planner._rounds()
     assert len(rounds) == 2
+
+
+def test_a_partition_is_held_however_it_is_spelled(days: Days) -> None:
+    days.put("2026-11-17", "2026-11-18")
+    for spelled in ("D=2026-11-18", "d=2026%2D11-17"):
+        days.optimization.hold(days.table, spelled, DAY_MS, "audit")
+    days.set(ms=str(DAY_MS), column="d")
+    days.rounds(NOTICE_MS + 600_000)
+    assert sorted(days.partitions()) == ["d=2026-11-17", "d=2026-11-18"]
+    told = days.optimization.explain(days.table, "D=2026-11-18")
+    assert [one.partition for one in told.partition_states] == ["d=2026-11-18"]
+    assert days.optimization.release(days.table, "d=2026-11%2D18")
+    asked = days.optimization.request(days.table, "D=2026-11-17", pb.MINOR)
+    assert [one.partition for one in asked.holds] == ["d=2026-11-17"]
+    record = days.lake.store.read(lambda tx: records.table(tx, days.table.table_id))
+    assert [one.partition for one in record.asked] == ["d=2026-11-17"]
+
+
+def test_a_hold_that_an_earlier_release_stored_as_it_was_spelled_is_released(days: Days) -> None:
+    hold = pb.OptimizationHold(partition="D=2026-11-18", until_ms=days.lake.clock.ms + DAY_MS)
+    Mutations(days.lake.store, days.lake.clock).run(
+        lambda mutation: records.put_hold(mutation.tx, days.table.table_id, hold)
+    )
+    assert days.optimization.release(days.table, "D=2026-11-18")
+    assert days.lake.store.read(lambda tx: records.holds(tx, days.table.table_id)) == []
