@@ -32,6 +32,7 @@ class DepartureJob(Job):
     opening: OpenJob
     ttl: str
     partitions: frozenset[str]
+    brought_back_ms: int
 
     @property
     def size_bytes(self) -> int:
@@ -43,8 +44,11 @@ class DepartureJob(Job):
         tx, table = batch.state.tx, batch.state.table
         if str(ttl_of(table.record.properties)) != self.ttl:
             raise PlanRefused("the table has another time to live by now")
-        if records.table(tx, table.table_id).paused_ms:
+        record = records.table(tx, table.table_id)
+        if record.paused_ms:
             raise PlanRefused("the table was paused meanwhile")
+        if record.brought_back_ms != self.brought_back_ms:
+            raise PlanRefused("older files were brought back meanwhile")
         holds = records.holds(tx, table.table_id)
         held = {hold.partition for hold in holds if hold.until_ms > batch.mutation.now_ms}
         planned = {task.partition for task in records.tasks_of_table(tx, table.table_id)}
@@ -73,7 +77,8 @@ def remove(timeline: Timeline, look: Assessment, due: Sequence[Expiry]) -> Commi
         read_version=look.version,
         profile=profile,
     )
-    job = DepartureJob(opening, str(look.ttl), frozenset(one.measure.name for one in due))
+    names = frozenset(one.measure.name for one in due)
+    job = DepartureJob(opening, str(look.ttl), names, look.facts.record.brought_back_ms)
     opened = timeline.open_by(look.table.table_id, job)
     return timeline.commit(look.table, CommitDraft(opened.record.instant))
 

@@ -13,16 +13,20 @@ from lakemark_proto.store.v1.optimization_pb2 import OptimizationRecord
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_proto.v1.catalog_pb2 import BRANCH
 from lakemark_proto.v1.types_pb2 import DataFile, Value
 from lakemark_server.catalog.lake import POLICIES, POLICY_PROPERTY, LakeTable
 from lakemark_server.context.clock import TIME_MS_MAX
+from lakemark_server.events.consumers import Start
 from lakemark_server.optimization import records
 from lakemark_server.optimization.assessments import Assessment, Assessor
 from lakemark_server.optimization.expiries import NOTICE_MS
-from lakemark_server.optimization.generator import AGAIN_MS
+from lakemark_server.optimization.generator import AGAIN_MS, CONSUMER
 from lakemark_server.optimization.service import Optimization
 from lakemark_server.store.mutations import Mutations
+from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication.commits import CommitDraft
+from lakemark_server.timeline.references import MergeDraft, ReferenceDraft
 from lakemark_server.verify import verify
 from tests.lakes import Lake, files
 from tests.optimization_world import planner_thread
@@ -280,3 +284,65 @@ def test_a_hold_that_an_earlier_release_stored_as_it_was_spelled_is_released(day
     )
     assert days.optimization.release(days.table, "D=2026-11-18")
     assert days.lake.store.read(lambda tx: records.holds(tx, days.table.table_id)) == []
+
+
+@pytest.mark.parametrize("column", ["d", None])
+def test_what_a_restore_brings_back_stays_for_a_notice_or_another_time_to_live(days: Days, column: str | None) -> None:
+    days.put("2026-11-18")
+    days.set(**{"ms": str(DAY_MS), **({"column": column} if column else {})})
+    days.rounds(DAY_MS + NOTICE_MS)
+    assert days.partitions() == []
+    days.lake.timeline.restore(days.table, 1)
+    stays_ms = NOTICE_MS if column else DAY_MS
+    days.rounds(stays_ms)
+    assert days.partitions() == ["d=2026-11-18"]
+    assert "older files were brought back at" in days.told()[0].expiry
+    days.rounds(600_000)
+    assert days.partitions() == []
+
+
+def test_a_restore_that_is_seen_by_the_look_only_counts(days: Days) -> None:
+    days.put("2026-11-18")
+    days.set(ms=str(DAY_MS), column="d")
+    days.rounds(NOTICE_MS + 300_000)
+    generator = days.planner._current[2]  # type: ignore[index]
+    days.planner._hold()
+    days.lake.timeline.restore(days.table, 1)
+    look = generator.look(days.table.table_id)
+    assert [one.due for one in look.expiries] == [True]
+    assert generator.expire(look) == 0
+    assert days.partitions() == ["d=2026-11-18"]
+
+
+def test_what_came_unseen_stays_for_a_notice(days: Days) -> None:
+    days.put("2026-11-18")
+    days.set(ms=str(DAY_MS), column="d")
+    days.rounds(NOTICE_MS + 300_000)
+    assert days.partitions() == []
+    days.lake.timeline.restore(days.table, 1)
+    generator = days.planner._current[2]  # type: ignore[index]
+    generator._consumers.seek("hive", CONSUMER, Start(end=True))  # the restore is told of to nobody
+    generator._look_everywhere()
+    days.rounds(300_000)
+    assert days.partitions() == ["d=2026-11-18"]
+    days.rounds(NOTICE_MS)
+    assert days.partitions() == []
+
+
+def test_what_a_merge_brings_in_has_its_whole_time_to_live(days: Days) -> None:
+    days.put("a")
+    days.set(ms=str(DAY_MS))
+    days.rounds(300_000)
+    days.lake.timeline.references.create(days.table, ReferenceDraft("dev", BRANCH))
+    profile = t.WorkProfile(partitions=[t.WorkProfile.Partition(values=[Value(text="b")])])
+    job = OpenJob(operation=t.APPEND, branch="dev", profile=profile)
+    instant = days.lake.timeline.open(days.table.table_id, job).record.instant
+    given = DataFile(path=f"{instant}/d=b/g/a.parquet", size_bytes=10, row_count=2, partition=[Value(text="b")])
+    days.lake.timeline.commit(days.table, CommitDraft(instant, files(given)))
+    days.rounds(DAY_MS + NOTICE_MS)
+    assert days.partitions() == []
+    days.lake.timeline.references.merge(days.table, MergeDraft("dev"))
+    days.rounds(DAY_MS)
+    assert days.partitions() == ["d=b"]
+    days.rounds(600_000)
+    assert days.partitions() == []
