@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Final
@@ -17,6 +17,7 @@ from lakemark_server.optimization import records
 from lakemark_server.optimization.assessments import Assessment
 from lakemark_server.optimization.expiries import Expiry
 from lakemark_server.optimization.plans import METADATA_REASON, OWNER, PlanRefused
+from lakemark_server.timeline.conflicts.partition_list import BYTES_MAX, NAMES_MAX
 from lakemark_server.timeline.jobs.job import Batch, Job, Opened
 from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication.commits import CommitDraft, Committed
@@ -55,6 +56,21 @@ class DepartureJob(Job):
         if "" in held or self.partitions & (held | planned):
             raise PlanRefused("a partition is held or optimized meanwhile")
         return self.opening.run(batch)
+
+
+def fitting(due: Iterable[Expiry]) -> list[Expiry]:
+    """As many of the first ones as one commit can name."""
+    taken: list[Expiry] = []
+    left = BYTES_MAX
+    for one in due:
+        size = len(one.measure.name.encode())
+        if size > BYTES_MAX:  # no commit can name it, and the others must not wait for it
+            continue
+        if size > left or len(taken) == NAMES_MAX:
+            break
+        taken.append(one)
+        left -= size
+    return taken
 
 
 def remove(timeline: Timeline, look: Assessment, due: Sequence[Expiry]) -> Committed:

@@ -182,8 +182,10 @@ class PlanGenerator:
                 break
             try:
                 look = self.look(table_id)
-                self.expire(look)
-                self.split(look)
+                try:
+                    self.expire(look)
+                finally:
+                    self.split(look)
             except TableNotFound:
                 self.candidates.pop(table_id, None)
                 self._mutations.run(partial(_dismiss, ms, table_id))
@@ -246,7 +248,7 @@ class PlanGenerator:
 
         Nothing is written but metadata, so no worker is needed. Raises LakemarkError.
         """
-        due = [one for one in look.expiries if one.due][:EXPIRED_A_LOOK]
+        due = departures.fitting(one for one in look.expiries if one.due)[:EXPIRED_A_LOOK]
         if due:
             self.follow()  # so that no restore or merge that the look has seen is unknown
             began_ms = self._clock()

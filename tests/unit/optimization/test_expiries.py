@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from lakemark_core.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument, LimitExceeded
 from lakemark_core.types import BIGINT, STRING, Field, Schema, assign_ids
 from lakemark_proto.store.v1.optimization_pb2 import OptimizationRecord
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
@@ -346,3 +346,33 @@ def test_what_a_merge_brings_in_has_its_whole_time_to_live(days: Days) -> None:
     assert days.partitions() == ["d=b"]
     days.rounds(600_000)
     assert days.partitions() == []
+
+
+def test_partitions_with_long_names_go_in_several_commits(days: Days) -> None:
+    days.put(*(f"{number:03}" + "x" * 180 for number in range(300)))
+    days.set(ms=str(DAY_MS))
+    days.rounds(DAY_MS + 900_000)
+    assert days.partitions() == []
+    runs = days.optimization.runs(days.table, None, 10).runs
+    assert [run.files_before for run in runs] == [300 - 40_000 // 185, 40_000 // 185]
+
+
+def test_buckets_are_split_even_if_old_partitions_cannot_go(days: Days, monkeypatch: pytest.MonkeyPatch) -> None:
+    days.put("2026-11-18")
+    days.planner.once()
+    generator = days.planner._current[2]  # type: ignore[index]
+    looked: list[Assessment] = []
+
+    def expire(look: Assessment) -> int:
+        raise LimitExceeded("too many")
+
+    def split(look: Assessment) -> int:
+        looked.append(look)
+        return 0
+
+    monkeypatch.setattr(generator, "expire", expire)
+    monkeypatch.setattr(generator, "split", split)
+    days.put("2026-11-19")
+    days.lake.clock.advance(300_000)
+    days.planner.once()
+    assert [look.table.table_id for look in looked] == [days.table.table_id]
