@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lakemark_core.partition_ttl import COLUMN_PROPERTY, TTL_PROPERTY, PartitionTtl, period_end_ms
+from lakemark_core.partition_ttl import COLUMN_PROPERTY, TTL_PROPERTY, YEAR_MIN, PartitionTtl, period_end_ms
 from lakemark_core.types import Schema
 from lakemark_server.context.clock import TIME_MS_MAX, time_text
 from lakemark_server.optimization.decisions import TableFacts, hold_on
@@ -82,5 +82,6 @@ def _since(measure: PartitionMeasure, ttl: PartitionTtl, schema: Schema, brought
         return None, f"never: {COLUMN_PROPERTY} = {ttl.column!r} is no partition column of the table any more"
     end_ms = period_end_ms(text)
     if end_ms is None:
-        return None, f"never: {ttl.column} = {text!r} names no time, such as 2026-11-23 or 2026112305"
+        told = f"{ttl.column} = {text!r} names no time since {YEAR_MIN}, such as 2026-11-23 or 2026112305"
+        return None, f"never: {told}"
     return end_ms, f"{ttl.column} = {text!r} ended at {time_text(end_ms)}"

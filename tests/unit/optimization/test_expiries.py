@@ -99,7 +99,7 @@ def test_partitions_go_by_the_day_that_they_name_and_the_history_tells_it(days: 
         "d=2026-11-20",
     )
     assert never.expires_ms == 0
-    assert never.expiry == "never: d = 'JFK' names no time, such as 2026-11-23 or 2026112305"
+    assert never.expiry == "never: d = 'JFK' names no time since 1901, such as 2026-11-23 or 2026112305"
     days.rounds(NOTICE_MS + 300_000)
     assert days.partitions() == ["d=2026-11-19", "d=2026-11-20", "d=JFK"]
     (run,) = days.optimization.runs(days.table, None, 10).runs
