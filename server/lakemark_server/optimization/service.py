@@ -68,7 +68,7 @@ class Optimization:
         """The table now, with the reason for each partition. ``partition`` None: all, up to ``limit``.
 
         ``properties``: as if the table had these, too. ``by_expiry``: partitions in the order in which they will be too
-        old. Raises TableNotFound, NotFound (partition), InvalidArgument (partition, properties).
+        old. Raises TableNotFound, NotFound (partition), InvalidArgument (properties).
         """
         look = self.assessor.look(table.table_id, properties)
         group, leader = self._store.read(lambda tx: (self._group(tx, look.policy.group), self._leader(tx)))
@@ -80,8 +80,8 @@ class Optimization:
             places = {name: place for place, name in enumerate(old)}
             shown = sorted(shown, key=lambda decision: places[decision.measure.name])
         if partition is not None:
-            partition = _canonical(table, partition)
-            shown = [decision for decision in look.decisions if decision.measure.name == partition]
+            name = _canonical_if_any(table, partition)
+            shown = [decision for decision in look.decisions if decision.measure.name == name]
             if not shown:
                 raise NotFound(f"{table.name} has no files in a partition {partition!r}")
         for decision in shown[: limit or PARTITIONS_TOLD]:
@@ -363,6 +363,14 @@ def _canonical(table: LakeTable, partition: str) -> str:
         return name_of_partition(values_of_partition(partition, table.schema), table.schema)
     except LakemarkError as error:
         raise InvalidArgument(f"{table.name}: {error.message}") from error
+
+
+def _canonical_if_any(table: LakeTable, partition: str) -> str:
+    """The same; what cannot be a partition of the table as it is."""
+    try:
+        return _canonical(table, partition)
+    except InvalidArgument:
+        return partition
 
 
 def _check_text(text: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from lakemark_core.errors import InvalidArgument, LimitExceeded
+from lakemark_core.errors import InvalidArgument, LimitExceeded, NotFound
 from lakemark_core.types import BIGINT, STRING, Field, Schema, assign_ids
 from lakemark_proto.store.v1.optimization_pb2 import OptimizationRecord
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
@@ -270,6 +270,8 @@ def test_a_partition_is_held_however_it_is_spelled(days: Days) -> None:
     assert sorted(days.partitions()) == ["d=2026-11-17", "d=2026-11-18"]
     told = days.optimization.explain(days.table, "D=2026-11-18")
     assert [one.partition for one in told.partition_states] == ["d=2026-11-18"]
+    with pytest.raises(NotFound, match="has no files in a partition 'm=1'"):
+        days.optimization.explain(days.table, "m=1")
     assert days.optimization.release(days.table, "d=2026-11%2D18")
     asked = days.optimization.request(days.table, "D=2026-11-17", pb.MINOR)
     assert [one.partition for one in asked.holds] == ["d=2026-11-17"]
