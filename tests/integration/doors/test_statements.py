@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -327,13 +328,15 @@ def test_another_connection_goes_on_with_the_statement(
     ("age_ms", "told"), [(DOUBT_MS + 5_000, "long before this call"), (LOST_MS + 5_000, "no rows")]
 )
 def test_rows_of_a_dead_driver_are_not_taken_for_those_of_a_statement_without_any(
-    lake: Client, spark: Callable[..., SparkClient], age_ms: int, told: str
+    lake: Client, service: Service, spark: Callable[..., SparkClient], age_ms: int, told: str
 ) -> None:
     dead, same = spark(), spark()
     left = dead.look_up("t__append")
     dead.write(left, [1])
     _age(left, age_ms)
     dead.close()
+    while service.doors._live:  # until the service knows
+        time.sleep(0.01)
     with pytest.raises(REFUSED, match=told):
         same.end("t__append")
     same.insert("t__append", [2])
