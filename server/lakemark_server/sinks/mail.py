@@ -165,9 +165,10 @@ class MailSender:
         """Ends what is under way, from another thread."""
         why.set()
         server = self._server
-        if server is not None and server.sock is not None:
+        connection = server.sock if server is not None else None  # looked at once: the other thread may close it
+        if connection is not None:
             with contextlib.suppress(OSError):
-                server.sock.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """As ``Sender`` says."""
