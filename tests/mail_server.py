@@ -20,6 +20,7 @@ class Behaviour:
     tls: str = ""
     login: tuple[str, str] | None = None
     refused: frozenset[str] = frozenset()
+    refusal: str = "550 5.1.1 nobody here of that name"
     data_answer: str = "250 taken"
 
 
@@ -97,7 +98,7 @@ class _Conversation(socketserver.StreamRequestHandler):
                 case "RCPT":
                     address = text.partition("<")[2].partition(">")[0]
                     if address in given.refused:
-                        self._say("550 5.1.1 nobody here of that name")
+                        self._say(given.refusal)
                     else:
                         recipients.append(address)
                         self._say("250 known")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -18,6 +19,8 @@ from tests.e2e.spark_runner import directory_options, java_options
 START_S_MAX: Final = 180.0
 STOP_S_MAX: Final = 20.0
 STATEMENTS_S_MAX: Final = 180.0
+_PROMPTS: Final = re.compile(r"^(?:\d+: jdbc:hive2://\S*> ?)+")
+"""Which beeline writes without a terminal, too."""
 
 
 class BeelineError(Exception):
@@ -92,12 +95,12 @@ class ThriftServer:
 
     def beeline(self, *statements: str, user: str = "ann") -> list[list[str]]:
         """The rows of the last statement, as texts; null is "NULL". Raises BeelineError at the first that fails."""
-        script = self._directory / f"{time.monotonic_ns()}.sql"
-        script.write_text(";\n".join(statements) + ";\n")
         command = [str(self._bin / "beeline"), "-u", f"jdbc:hive2://127.0.0.1:{self.port}/default", "-n", user]
         command += ["--silent=true", "--outputformat=csv2", "--showHeader=false", "--nullemptystring=false"]
+        for statement in statements:
+            command += ["-e", statement]
         ended = subprocess.run(
-            [*command, "-f", str(script)],
+            command,
             cwd=self._directory,
             env=self._environment(),
             stdin=subprocess.DEVNULL,
@@ -107,8 +110,9 @@ class ThriftServer:
             check=False,
         )
         if ended.returncode:
-            raise BeelineError(ended.stderr[-4_000:])
-        return [row for row in csv.reader(ended.stdout.splitlines()) if row]
+            raise BeelineError(ended.stderr[:8_000])
+        rows = (_PROMPTS.sub("", line) for line in ended.stdout.splitlines())
+        return [row for row in csv.reader(rows) if row]
 
     def close(self) -> None:
         """Ends server and JVM."""

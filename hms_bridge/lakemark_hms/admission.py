@@ -30,6 +30,10 @@ _DATABASE_NAMES: Final = frozenset({"db_name", "dbname", "dbName", "db", "databa
 _CATALOG_NAMES: Final = frozenset({"catName", "catalogName", "catalog", "catname", "cat_name"})
 _PROTOCOL: Final = "hms"
 _POLICY: Final = LanePolicy(writes_leave_room=False)
+_SLOW: Final = frozenset(
+    {"alter_table", "alter_table_with_environment_context", "alter_table_with_cascade", "alter_table_req"}
+)
+"""They end statements through doors, whose files may have to be written again: minutes in which nobody else waits."""
 _Path = tuple[int, ...]
 T = TypeVar("T")
 
@@ -37,7 +41,7 @@ T = TypeVar("T")
 def lane_of(method: str, lanes: Lanes[T]) -> Lane[T] | None:
     """The lane of a call of the method; None if there is no room for it."""
     rank = rank_of(method)
-    lane = _POLICY.lane_for(rank, lanes)
+    lane = lanes.slow if method in _SLOW else _POLICY.lane_for(rank, lanes)
     return lane if _POLICY.has_room(rank, lane) else None
 
 

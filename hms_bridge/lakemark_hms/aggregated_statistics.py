@@ -7,7 +7,6 @@ without statistics may hold is not guessed.
 
 from __future__ import annotations
 
-import decimal
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -15,17 +14,15 @@ from lakemark_thrift.ttypes import ColumnStatisticsData, ColumnStatisticsObj, Da
 
 Fold = Callable[[Sequence[Any]], Any]
 
-
-def _number(bound: Decimal) -> decimal.Decimal:
-    """Exact, however many digits it has."""
-    unscaled = int.from_bytes(bound.unscaled or b"", "big", signed=True)
-    return decimal.Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -(bound.scale or 0)))
+_I64_MAX: Final = (1 << 63) - 1
 
 
-def _order(bound: Any) -> Any:
+def _order(bound: Any, scale: int) -> Any:
+    """``scale``: of decimals, no smaller than theirs, so that they compare as whole numbers of any length."""
     match bound:
         case Decimal():
-            return _number(bound)
+            unscaled = int.from_bytes(bound.unscaled or b"", "big", signed=True)
+            return unscaled * 10 ** (scale - (bound.scale or 0))
         case Date():
             return bound.daysSinceEpoch or 0
         case Timestamp():
@@ -34,44 +31,76 @@ def _order(bound: Any) -> Any:
             return bound
 
 
+def _scale(bounds: Sequence[Any]) -> int:
+    return max((bound.scale or 0 for bound in bounds if isinstance(bound, Decimal)), default=0)
+
+
 def _least(bounds: Sequence[Any]) -> Any:
-    return min(bounds, key=_order)
+    scale = _scale(bounds)
+    return min(bounds, key=lambda bound: _order(bound, scale))
 
 
 def _greatest(bounds: Sequence[Any]) -> Any:
-    return max(bounds, key=_order)
+    scale = _scale(bounds)
+    return max(bounds, key=lambda bound: _order(bound, scale))
+
+
+def _sum(counts: Sequence[int]) -> int:
+    """No more than the field can hold."""
+    return max(-_I64_MAX, min(sum(counts), _I64_MAX))
 
 
 _FOLDS: Final[dict[str, Fold]] = {
     "lowValue": _least,
     "highValue": _greatest,
-    "numNulls": sum,
+    "numNulls": _sum,
     "numDVs": max,
     "maxColLen": max,
     "avgColLen": max,
-    "numTrues": sum,
-    "numFalses": sum,
+    "numTrues": _sum,
+    "numFalses": _sum,
 }
 """By field of the structs for each kind of column. Sketches and histograms cannot be joined without reading them."""
 
 
-def aggregated(known: Sequence[ColumnStatisticsObj]) -> ColumnStatisticsObj | None:
-    """Of one column: ``known`` has its statistics in some partitions, one at least.
+class Aggregate:
+    """The statistics of one column, to which those in one partition after another are added. It keeps none of them."""
 
-    None if they are of different kinds, as after a change of the column's type.
-    """
-    kinds = {_kind(one.statsData) for one in known}
-    if len(kinds) > 1 or None in kinds:
-        return None
-    (kind,) = kinds
-    parts = [getattr(one.statsData, str(kind)) for one in known]
+    def __init__(self) -> None:
+        self._joined: ColumnStatisticsObj | None = None
+        self._differ = False
+
+    def add(self, known: ColumnStatisticsObj) -> None:
+        """Adds those in one more partition."""
+        kind = _kind(known.statsData)
+        if self._differ or kind is None:
+            self._differ = True
+            return
+        parts = [getattr(known.statsData, kind)]
+        first = known
+        if self._joined is not None:
+            first = self._joined
+            if _kind(first.statsData) != kind:
+                self._differ = True
+                return
+            parts.insert(0, getattr(first.statsData, kind))
+        data = ColumnStatisticsData(**{kind: _folded(parts)})
+        self._joined = ColumnStatisticsObj(colName=first.colName, colType=first.colType, statsData=data)
+
+    @property
+    def result(self) -> ColumnStatisticsObj | None:
+        """None without any, and if they are of different kinds, as after a change of the column's type."""
+        return None if self._differ else self._joined
+
+
+def _folded(parts: Sequence[Any]) -> Any:
+    """Of structs of the same kind."""
     folded = type(parts[0])()
     for field in folded.__slots__:
         values = [value for part in parts if (value := getattr(part, field)) is not None]
         if field in _FOLDS and values:
             setattr(folded, field, _FOLDS[field](values))
-    data = ColumnStatisticsData(**{str(kind): folded})
-    return ColumnStatisticsObj(colName=known[0].colName, colType=known[0].colType, statsData=data)
+    return folded
 
 
 def _kind(data: ColumnStatisticsData | None) -> str | None:

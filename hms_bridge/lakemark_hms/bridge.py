@@ -106,7 +106,8 @@ class HmsBridge:
 
     def lane_uses(self) -> list[LaneUse]:
         """How the lanes are used."""
-        lanes = {"main": self._server.lanes.main, "reads": self._server.lanes.reads, "vital": self._server.lanes.vital}
+        every = self._server.lanes
+        lanes = {"main": every.main, "reads": every.reads, "vital": every.vital, "slow": every.slow}
         return [LaneUse(name, lane.threads, lane.pending, lane.begun) for name, lane in lanes.items()]
 
     def start(self) -> None:

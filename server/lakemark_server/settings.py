@@ -200,22 +200,24 @@ class Settings(BaseSettings):
 
     @property
     def sinks(self) -> RunnerSettings:
-        """Raises InvalidArgument: ``webhook_networks`` is wrong."""
+        """Raises InvalidArgument: ``webhook_networks`` or ``mail_from`` is wrong."""
+        mail = MailPolicy(
+            self.mail_host,
+            self.mail_port,
+            self.mail_tls,
+            self.mail_user,
+            self.mail_password.get_secret_value(),
+            self.mail_from,
+            tuple(domain.strip().lower() for domain in self.mail_domains),
+            self.mail_ca_file,
+        )
+        if mail.sender:
+            _ = mail.sender_address
         return RunnerSettings(
             lease_ms=max(1, int(self.sink_lease_s * 1_000)),
             look_s=self.sink_look_s,
             policy=SinkPolicy(
-                WebhookPolicy(networks(self.webhook_networks), self.webhook_plain_http, self.webhook_ca_file),
-                MailPolicy(
-                    self.mail_host,
-                    self.mail_port,
-                    self.mail_tls,
-                    self.mail_user,
-                    self.mail_password.get_secret_value(),
-                    self.mail_from,
-                    tuple(domain.strip().lower() for domain in self.mail_domains),
-                    self.mail_ca_file,
-                ),
+                WebhookPolicy(networks(self.webhook_networks), self.webhook_plain_http, self.webhook_ca_file), mail
             ),
             pauses=RetryPauses(self.sink_first_pause_s, self.sink_longest_pause_s),
             limits=LetterLimits(letters=self.sink_letters_max),

@@ -172,6 +172,11 @@ class Pages:
             mount = self._domains.mounts.get(asked.catalog, asked.database)
         except NotFound:
             return None
+        if request.url.path.startswith(api.PREFIX):
+            raise NotFound(
+                f"{asked.database} of {asked.catalog} is a database of the Metastore {mount.uri}: what is known of its "
+                "tables is there"
+            )
         return self._html("mounted.html", mount=mount, catalog=asked.catalog, table=asked.table)
 
     def _http_error(self, request: Request, error: Exception) -> Response:

@@ -22,12 +22,13 @@ from lakemark_hms.wire.dispatch import RefusedError, Session
 from lakemark_hms.wire.splice import encode_struct
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.doors.service import Door, Doors, DoorSession
+from lakemark_server.doors.service import ConnectionCalls, Door, Doors, DoorSession
 from lakemark_server.doors.statements import CHANGES, DoorKind
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_thrift.ttypes import Table
 
 _SESSIONS: Final = "doors"
+_CALLS: Final = "door_calls"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,8 @@ class DoorFacade:
         known = cast("dict[Door, DoorSession]", session.data.setdefault(_SESSIONS, {}))
         if key not in known:
             host = session.peer.rpartition(":")[0]
-            known[key] = self._doors.begin(key, f"{session.user or ''}@{host}")
+            calls = session.data.setdefault(_CALLS, ConnectionCalls())
+            known[key] = self._doors.begin(key, f"{session.user or ''}@{host}", cast(ConnectionCalls, calls))
         return known[key]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakemark_core.errors import InvalidArgument, NotFound
-from lakemark_hms.aggregated_statistics import aggregated
+from lakemark_hms.aggregated_statistics import Aggregate
 from lakemark_hms.given import given_struct
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.names import DatabaseName, database_name
@@ -32,7 +32,7 @@ from lakemark_thrift.ttypes import (
     SetPartitionsStatsResponse,
 )
 
-_PLACES_AT_ONCE = 1_000
+_STRUCTS_AT_ONCE = 1_000
 
 
 class Statistics(Subject, title="Column statistics"):
@@ -129,15 +129,16 @@ class Statistics(Subject, title="Column statistics"):
         if named.hive is None or not columns:
             return AggrStats(colStats=[], partsFound=0)
         places = list(dict.fromkeys(_place(named.hive, name) for name in request.partNames or ()))
-        by_column: dict[str, list[ColumnStatisticsObj]] = {column: [] for column in columns}
+        by_column = {column: Aggregate() for column in columns}
         complete = 0
-        for at in range(0, len(places), _PLACES_AT_ONCE):
-            stored = self._statistics.get(named.hive, places[at : at + _PLACES_AT_ONCE], columns)
+        at_once = max(1, _STRUCTS_AT_ONCE // len(columns))
+        for at in range(0, len(places), at_once):
+            stored = self._statistics.get(named.hive, places[at : at + at_once], columns)
             for structs in stored.values():
                 complete += len(structs) == len(columns)
                 for one in (decode_struct(ColumnStatisticsObj, each) for each in structs):
-                    by_column[(one.colName or "").lower()].append(one)
-        joined = (aggregated(known) for known in by_column.values() if known)
+                    by_column[(one.colName or "").lower()].add(one)
+        joined = (aggregate.result for aggregate in by_column.values())
         return AggrStats(colStats=[one for one in joined if one is not None], partsFound=complete)
 
     # -- delete

@@ -1,4 +1,4 @@
-"""The threads that run calls, in three lanes with bounded queues. Who made the server says which lane takes a call."""
+"""The threads that run calls, in lanes with bounded queues. Who made the server says which lane takes a call."""
 
 from __future__ import annotations
 
@@ -63,13 +63,14 @@ class Lane(Generic[T]):
 
 
 class Lanes(Generic[T]):
-    """``work`` runs in the threads of the lanes; ``main``, ``reads`` and ``vital`` are the lanes."""
+    """``work`` runs in the threads of the lanes; ``main``, ``reads``, ``vital`` and ``slow`` are the lanes."""
 
     def __init__(self, threads: int, reserved_threads: int, waiting_max: int, work: Callable[[T], None]) -> None:
         self.main = Lane("hms-worker", threads, waiting_max, work)
         self.reads = Lane("hms-read", reserved_threads, waiting_max, work)
         self.vital = Lane("hms-vital", VITAL_THREADS, waiting_max, work)
-        self._all = (self.main, self.reads, self.vital)
+        self.slow = Lane("hms-slow", threads, waiting_max, work)
+        self._all = (self.main, self.reads, self.vital, self.slow)
 
     @property
     def pending(self) -> int:

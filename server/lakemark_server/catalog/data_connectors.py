@@ -15,7 +15,8 @@ from lakemark_server.kv import ReadTransaction
 from lakemark_server.store.keyspace import DATA_CONNECTORS
 from lakemark_server.store.mutations import Mutation, Mutations
 
-CONNECTORS_MAX: Final = 1_000
+CONNECTORS_MAX: Final = 100
+"""So few that they can be counted, with their values, by the transaction that makes one."""
 CONNECTOR_BYTES_MAX: Final = 64_000
 
 

@@ -35,3 +35,5 @@ class PeriodicThread:
                 self._work()
             except LakemarkError as error:
                 _log.debug("periodic work failed", work=self._name, reason=error.message)
+            except Exception:
+                _log.exception("periodic work failed by a defect; it is tried again", work=self._name)

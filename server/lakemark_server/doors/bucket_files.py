@@ -253,16 +253,16 @@ class _Pass:
 
     def _compare(self, path: str, twice: Hashes) -> None:
         suspects: list[pa.Table] = []
-        count = 0
+        count, limit = 0, SUSPECTS_MAX
         with closing(pq.ParquetFile(path, filesystem=self._system, buffer_size=1 << 20)) as file:
             for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=self._names):
                 table = self._typed_key(pa.Table.from_batches([batch]))
                 among = table.filter(pa.array(np.isin(self._hashes(table), twice)))
                 suspects.append(among)
                 count += among.num_rows
-                if count > SUSPECTS_MAX:
+                if count > limit:  # twice as many each time, or many keys with one hash take the square of their number
                     self._require_distinct(suspects)
-                    count = 0
+                    limit *= 2
         self._require_distinct(suspects)
 
     def _typed_key(self, table: pa.Table) -> pa.Table:

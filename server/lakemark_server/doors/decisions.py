@@ -28,7 +28,7 @@ from lakemark_server.doors.directories import GivenDirectory
 NO_ROWS = (
     "no rows of a statement that has ended are there to be committed: each statement has to leave a file _SUCCESS, as "
     "Spark's own writer does (spark.sql.hive.convertMetastoreParquet must be true, and an INSERT OVERWRITE must go to "
-    "the door for it); nothing was committed"
+    "the door for it); if the connection to the Metastore broke, repeat the statement; nothing was committed"
 )
 TOO_LATE = (
     "the rows were complete long before this call came (door_doubt_s), and may be those of a statement that has "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ USE_NOTED_MS: Final = 5_000
 """How often it is noted that a session is used."""
 DOUBT_MS: Final = 20_000
 """A statement whose directory is complete makes its call within this time."""
+CALLS_REMEMBERED: Final = 1_000
 LOST_MS: Final = 900_000
 """A call that has not come by then never comes: clients give a call that hangs up after ten minutes."""
 EARLIER_MS: Final = 6 * 3_600_000
@@ -77,11 +79,31 @@ class Door:
     branch: str = ""
 
 
+class ConnectionCalls:
+    """How long the latest calls of one connection were worked on, for which later ones had to wait: a driver's calls
+    come one after the other, whichever doors they are of. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._latest: deque[tuple[float, int]] = deque(maxlen=CALLS_REMEMBERED)
+
+    def add(self, took_ms: int) -> None:
+        """A call has ended just now."""
+        with self._lock:
+            self._latest.append((time.monotonic(), took_ms))
+
+    def waited_ms(self) -> int:
+        """For how long a call that comes now may have waited for others."""
+        since = time.monotonic() - LOST_MS / 1_000
+        with self._lock:
+            return sum(took_ms for ended, took_ms in self._latest if ended > since)
+
+
 @dataclass(slots=True, weakref_slot=True)
 class DoorSession:
     """One connection of a client, as long as it uses one door. Kept by the connection, and gone with it.
 
-    ``took_ms``: how long its last call was worked on, for which the next one had to wait.
+    ``calls``: of the connection, for all of its doors.
     """
 
     door: Door
@@ -89,7 +111,7 @@ class DoorSession:
     name: str
     noted: int
     noted_ms: int
-    took_ms: int = 0
+    calls: ConnectionCalls = field(default_factory=ConnectionCalls)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -152,7 +174,8 @@ class Doors:
 
         So no other process takes them for earlier ones of the same client. Raises LakemarkError.
         """
-        live = list(self._live.values())
+        # In one step: others open sessions meanwhile.
+        live = [session for reference in self._live.valuerefs() if (session := reference()) is not None]
         tables = {session.door.table_id for session in live}
         latest = self._store.read(lambda tx: {table_id: records.latest_session(tx, table_id) for table_id in tables})
         stale = [session for session in live if session.noted < latest[session.door.table_id]]
@@ -167,9 +190,9 @@ class Doors:
             for session in some:
                 session.noted = max(session.noted, latest[session.door.table_id])
 
-    def begin(self, door: Door, client: str) -> DoorSession:
-        """For a new connection of ``client`` (``user@host``, as far as that is known)."""
-        made = DoorSession(door, client, "", 0, 0)
+    def begin(self, door: Door, client: str, calls: ConnectionCalls | None = None) -> DoorSession:
+        """For a new connection of ``client`` (``user@host``, as far as that is known), which has made these calls."""
+        made = DoorSession(door, client, "", 0, 0, calls or ConnectionCalls())
         self._renew(made)
         return made
 
@@ -226,10 +249,10 @@ class Doors:
             with live.lock if live is not None else threading.Lock():
                 began = time.monotonic()
                 try:
-                    self._end(door, call, way, worth, waited_ms=live.took_ms if live is not None else 0)
+                    self._end(door, call, way, worth, waited_ms=live.calls.waited_ms() if live is not None else 0)
                 finally:
                     if live is not None:
-                        live.took_ms = int((time.monotonic() - began) * 1_000)
+                        live.calls.add(int((time.monotonic() - began) * 1_000))
 
     def _end(self, door: Door, call: GivenDirectory, way: str, worth: int, waited_ms: int) -> None:
         ending, known = self._store.read(

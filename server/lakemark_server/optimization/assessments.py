@@ -92,7 +92,7 @@ class Assessor:
             table = _with(table, properties)
         policy, ttl = policy_of(table.record.properties), ttl_of(table.record.properties)
         began = time.monotonic()
-        measures, large = self._measured(table, version, policy)
+        measures, large = self._measured(table, version, policy, own=not properties)
         decisions = tuple(decide(measures, policy, seen))
         old: list[Expiry] = []
         if ttl is not None:
@@ -102,7 +102,7 @@ class Assessor:
         return Assessment(table, policy, version, seen, decisions, used_ms, took_ms, ttl, tuple(old), large)
 
     def _measured(
-        self, table: LakeTable, version: int, policy: OptimizationPolicy
+        self, table: LakeTable, version: int, policy: OptimizationPolicy, *, own: bool
     ) -> tuple[list[PartitionMeasure], tuple[int, ...]]:
         if not version:
             return [], ()
@@ -110,7 +110,7 @@ class Assessor:
 
         def measured() -> tuple[list[PartitionMeasure], tuple[int, ...]]:
             parts = snapshots.load(table, OF_MAIN, version).parts
-            return self._measures.measure(table.table_id, parts, policy), splits(parts, table.kind)
+            return self._measures.measure(table.table_id, parts, policy, keep=own), splits(parts, table.kind)
 
         return snapshots.again(measured)
 

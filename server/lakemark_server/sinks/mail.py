@@ -11,12 +11,12 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from email.message import EmailMessage
-from email.utils import formatdate, make_msgid
+from email.utils import formatdate, getaddresses, make_msgid, parseaddr
 from typing import Final, Literal
 
 import structlog
 
-from lakemark_core.errors import FailedPrecondition
+from lakemark_core.errors import FailedPrecondition, InvalidArgument
 from lakemark_core.messages.cloud_events import event_data, event_id, kind_word
 from lakemark_proto.v1.events_pb2 import OPTIMIZATION_STOPPED, Event
 from lakemark_server.sinks.delivery import DeliveryAborted, DeliveryFailed
@@ -25,8 +25,11 @@ EVENTS_MAX: Final = 20
 """Of one message."""
 TIMEOUT_MS: Final = 20_000
 """For each answer of the SMTP server."""
+ATTEMPT_MS: Final = 60_000
+"""For a whole message. After that time nothing more is sent, so that the lease of a sink outlasts each attempt."""
 _DETAIL_CHARS_MAX: Final = 4_000
 _SUBJECT_CHARS_MAX: Final = 200
+_READY: Final = 220
 _PERMANENT: Final = 500
 
 MailTls = Literal["starttls", "tls", "none"]
@@ -38,8 +41,9 @@ _log = structlog.get_logger(__name__)
 class MailPolicy:
     """The SMTP server of the service (``host`` "": there is none), and whom it may write to.
 
-    ``tls``: from the beginning, after STARTTLS (without which nothing is sent), or not at all. ``domains``: of
-    recipients; none: that of ``sender``. ``ca_file``: PEM file of certificates to trust beside those of the machine.
+    ``tls``: from the beginning, after STARTTLS (without which nothing is sent), or not at all. ``sender``: with a name
+    ("Lakemark <lake@example.com>") or without. ``domains``: of recipients; none: that of ``sender``. ``ca_file``: PEM
+    file of certificates to trust beside those of the machine.
     """
 
     host: str = ""
@@ -51,13 +55,27 @@ class MailPolicy:
     domains: tuple[str, ...] = ()
     ca_file: str = ""
 
+    @property
+    def sender_address(self) -> str:
+        """That of ``sender``, without the name. Raises InvalidArgument if there is none."""
+        given = [address for _, address in getaddresses([self.sender])]
+        address = given[0] if len(given) == 1 else ""
+        name, _, domain = address.rpartition("@")
+        if not name or not domain or not address.isascii() or not self.sender.isprintable():
+            raise InvalidArgument(
+                f"mail_from: {self.sender!r} is no address of mail like lake@example.com or "
+                "Lakemark <lake@example.com> (LAKEMARK_MAIL_FROM)"
+            )
+        return address
+
     def check(self) -> None:
-        """Raises FailedPrecondition if no mail can be sent at all."""
+        """Raises FailedPrecondition or InvalidArgument if no mail can be sent at all."""
         if not self.host or not self.sender:
             raise FailedPrecondition(
                 "this service sends no mail: whoever runs it names an SMTP server and a sender (LAKEMARK_MAIL_HOST, "
                 "LAKEMARK_MAIL_FROM)"
             )
+        _ = self.sender_address
         if self.user and self.tls == "none":
             raise FailedPrecondition("a password is not sent without TLS: set LAKEMARK_MAIL_TLS to starttls or tls")
         if not self.user.isascii() or not self.password.isascii():  # smtplib's error would show a part of it
@@ -66,7 +84,7 @@ class MailPolicy:
     def allows(self, address: str) -> bool:
         """Whether mail may go to this address."""
         domain = address.rpartition("@")[2].lower()
-        return domain in (self.domains or (self.sender.rpartition("@")[2].lower(),))
+        return domain in (self.domains or (self.sender_address.rpartition("@")[2].lower(),))
 
     def context(self) -> ssl.SSLContext:
         """Raises OSError if the file cannot be read."""
@@ -90,15 +108,32 @@ class MailSender:
     def send(self, events: Sequence[Event], *, resent: bool = False) -> int:
         """One message. Raises DeliveryFailed, DeliveryAborted.
 
-        Only a refusal of this message, or of all recipients, counts as an attempt: an alarm must not be given up
-        because of a server that is away, or a password that was changed.
+        Only a refusal for good of this message, or of all recipients, counts as an attempt: an alarm must not be given
+        up because of a server that is away or asks for patience, or a password that was changed.
         """
         some = events[: self.events_max]
+        forbidden = [address for address in self._recipients if not self._policy.allows(address)]
+        if forbidden:  # the operator has changed the domains since the sink was made
+            raise DeliveryFailed(
+                f"this service sends no mail to {', '.join(forbidden)}: make the sink anew without these, or whoever "
+                "runs the service allows the domain (LAKEMARK_MAIL_DOMAINS)",
+                events=len(some),
+                counts=False,
+            )
+        late = threading.Event()
+        timer = threading.Timer(ATTEMPT_MS / 1_000, self._end, (late,))
+        timer.daemon = True
+        timer.start()
         try:
-            refused = self._hand_over(message_of(some, self._recipients, self._policy.sender, resent=resent))
+            message = message_of(some, self._recipients, self._policy.sender, resent=resent)
+            refused = self._hand_over(message, late)
         except smtplib.SMTPRecipientsRefused as error:
             told = "; ".join(f"{one}: {_words(*reply)}" for one, reply in error.recipients.items())
-            raise DeliveryFailed(f"the mail server refuses all recipients: {told}", events=len(some)) from None
+            raise DeliveryFailed(
+                f"the mail server refuses all recipients: {told}",
+                events=len(some),
+                counts=all(code >= _PERMANENT for code, _ in error.recipients.values()),
+            ) from None
         except smtplib.SMTPResponseException as error:  # a wrong password, too, which is not part of the text
             told = _words(error.smtp_code, error.smtp_error)
             raise DeliveryFailed(
@@ -109,12 +144,14 @@ class MailSender:
         except (smtplib.SMTPException, OSError, ValueError) as error:
             if self._aborted.is_set():
                 raise DeliveryAborted("the sink was stopped") from None
+            told = f"it took longer than {ATTEMPT_MS / 1_000:g} s" if late.is_set() else str(error)
             raise DeliveryFailed(
-                f"the mail server {self._policy.host}:{self._policy.port} cannot be used: {error}",
+                f"the mail server {self._policy.host}:{self._policy.port} cannot be used: {told}",
                 events=len(some),
                 counts=False,
             ) from None
         finally:
+            timer.cancel()
             self.close()
         for address, reply in refused.items():
             _log.warning("a mail server refuses a recipient", recipient=address, reason=_words(*reply))
@@ -122,7 +159,11 @@ class MailSender:
 
     def abort(self) -> None:
         """As ``Sender`` says."""
-        self._aborted.set()
+        self._end(self._aborted)
+
+    def _end(self, why: threading.Event) -> None:
+        """Ends what is under way, from another thread."""
+        why.set()
         server = self._server
         if server is not None and server.sock is not None:
             with contextlib.suppress(OSError):
@@ -134,23 +175,34 @@ class MailSender:
         if server is not None:
             server.close()
 
-    def _hand_over(self, message: EmailMessage) -> dict[str, tuple[int, bytes]]:
+    def _hand_over(self, message: EmailMessage, late: threading.Event) -> dict[str, tuple[int, bytes]]:
         """The recipients that the server has refused. Raises what smtplib raises."""
         policy, timeout_s = self._policy, TIMEOUT_MS / 1_000
-        if policy.tls == "tls":
-            server: smtplib.SMTP = smtplib.SMTP_SSL(
-                policy.host, policy.port, timeout=timeout_s, context=policy.context()
-            )
-        else:
-            server = smtplib.SMTP(policy.host, policy.port, timeout=timeout_s)
+
+        def check_wanted() -> None:
+            """A socket cannot be ended from another thread before smtplib has it."""
+            if self._aborted.is_set() or late.is_set():
+                raise OSError("stopped")
+
+        server = (
+            smtplib.SMTP_SSL(timeout=timeout_s, context=policy.context())
+            if policy.tls == "tls"
+            else smtplib.SMTP(timeout=timeout_s)
+        )
+        # The name that a certificate must have. Only a constructor that connects sets it, and that cannot be ended.
+        server._host = policy.host  # type: ignore[attr-defined]
         self._server = server
-        if self._aborted.is_set():
-            raise OSError("stopped")
+        check_wanted()
+        code, told = server.connect(policy.host, policy.port)
+        check_wanted()
+        if code != _READY:
+            raise smtplib.SMTPConnectError(code, told)
         if policy.tls == "starttls":
             server.starttls(context=policy.context())
+            check_wanted()
         if policy.user:
             server.login(policy.user, policy.password)
-        refused = server.send_message(message, policy.sender, self._recipients)
+        refused = server.send_message(message, policy.sender_address, self._recipients)
         with contextlib.suppress(smtplib.SMTPException, OSError):  # the message was taken
             server.quit()
         return refused
@@ -174,7 +226,7 @@ def message_of(events: Sequence[Event], recipients: Sequence[str], sender: str, 
 
 
 def _message_id(first: Event, last: Event, sender: str) -> str:
-    domain = sender.rpartition("@")[2]
+    domain = parseaddr(sender)[1].rpartition("@")[2]
     name = f"{first.catalog}-{event_id(first)}..{event_id(last)}"
     return f"<lakemark-{name}@{domain}>" if name.isascii() and domain else make_msgid("lakemark")
 

@@ -7,7 +7,7 @@ from lakemark_server.context.clock import ClockMs
 from lakemark_server.sinks import definitions
 from lakemark_server.sinks.delivery import Sender
 from lakemark_server.sinks.kafka import KafkaSender
-from lakemark_server.sinks.mail import TIMEOUT_MS, MailSender
+from lakemark_server.sinks.mail import ATTEMPT_MS, MailSender
 from lakemark_server.sinks.policies import SinkPolicy
 from lakemark_server.sinks.webhook import WebhookSender
 
@@ -32,7 +32,7 @@ def check(record: SinkRecord, policy: SinkPolicy, clock: ClockMs) -> None:
 def attempt_ms(record: SinkRecord) -> int:
     """About how long an attempt may take; 0: as long as it takes."""
     if record.HasField("mail"):
-        return TIMEOUT_MS
+        return ATTEMPT_MS
     return record.webhook.timeout_ms
 
 

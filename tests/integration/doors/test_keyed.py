@@ -6,6 +6,7 @@ import datetime as dt
 import random
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from decimal import Decimal
@@ -17,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hmsclient.genthrift.hive_metastore.ttypes import MetaException
+from hmsclient.genthrift.hive_metastore.ttypes import Database, MetaException
 from thrift.Thrift import TApplicationException
 from thrift.transport.TTransport import TTransportException
 
@@ -25,10 +26,11 @@ from lakemark import Client, connect
 from lakemark.client.optimization import OptimizationTask
 from lakemark_core.buckets import hash_of_key
 from lakemark_core.errors import Unavailable
+from lakemark_hms.wire.limits import ServerSettings
 from lakemark_optimizer.arrow import ArrowExecutor
 from lakemark_server.doors import bucket_files, contents, keyed_files, publication, records, statement_rows
 from lakemark_server.doors import service as door_service
-from lakemark_server.doors.keyed_files import KeyedFiles
+from lakemark_server.doors.keyed_files import AT_ONCE, KeyedFiles
 from lakemark_server.doors.publication import HEARTBEAT_MS
 from lakemark_server.doors.service import DOUBT_MS
 from lakemark_server.doors.sweep import RETAIN_MS, DoorSweep
@@ -829,3 +831,34 @@ def test_what_is_committed_while_it_is_given_up_is_not_said_to_be_lost(
         upsert(other, {2: "other"})
     other.end("k__upsert")
     assert there(lake) == {1: "one", 2: "other"}
+
+
+def test_statements_that_wait_for_their_turn_hold_up_no_other_calls(
+    lake: Client, service: Service, spark: Callable[..., SparkClient]
+) -> None:
+    keyed(lake, **{"conflict.policy": "row"})
+    turns = service.doors._publication._keyed._turns
+    for _ in range(AT_ONCE):
+        turns.acquire()  # other statements are being written again
+    try:
+        waiting = []
+        for number in range(ServerSettings().workers):
+            client = spark(f"user{number}")
+            client.write_table(client.look_up("k__upsert"), rows_of({number: "x"}))
+            shown = client.client.get_table("default", "k__upsert")
+            shown.parameters = {}
+            waiting.append(threading.Thread(target=client.send, args=("k__upsert", shown)))
+        for thread in waiting:
+            thread.start()
+        assert service.hms is not None
+        while {one.name: one.pending for one in service.hms.lane_uses()}["slow"] < len(waiting):
+            time.sleep(0.01)
+        other = spark("other").client
+        other.create_database(Database("d2", "", "", {}))
+        assert other.get_database("d2").name == "d2"
+    finally:
+        for _ in range(AT_ONCE):
+            turns.release()
+    for thread in waiting:
+        thread.join(60)
+    assert len(there(lake)) == len(waiting)

@@ -426,12 +426,18 @@ def test_a_call_may_come_late_if_it_had_to_wait_for_another(
     one = spark()
     one.insert("t__append", [1])
     (session,) = service.doors._live.values()
-    session.took_ms = 30_000
+    session.calls.add(30_000)
     waiting = one.look_up("t__append")
     one.write(waiting, [2])
     _age(waiting)
     one.end("t__append")
     assert ids(lake) == [1, 2]
+    lake.tables.create("default.u", "id int")
+    elsewhere = one.look_up("u__append")  # of the same connection
+    one.write(elsewhere, [3])
+    _age(elsewhere)
+    one.end("u__append")
+    assert ids(lake, "u") == [3]
 
 
 def test_a_connection_goes_on_after_a_day_without_use(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import threading
 from collections.abc import Iterator
@@ -120,5 +121,9 @@ def test_mounted_databases_are_shown_as_elsewhere(site: Site) -> None:
         assert answer.status == 200
         assert "The database old is mounted from another Metastore" in text_of(answer.text)
         assert "<script>" not in answer.text
+    for page in ("", "/history"):
+        answer = site.get(f"/api/tables/hive/old/orders/optimization{page}")
+        assert (answer.status, json.loads(answer.text)["error"]["code"]) == (404, "not_found")
+        assert uri in answer.text
     assert "Databases of other Metastores" not in site.get(f"/?catalog={OTHER}").text
     assert site.get("/tables/hive/older/orders").status == 404

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +15,9 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_proto.v1.types_pb2 import DELTA, DataFile
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.parts.fold import Snapshot
+from lakemark_server.file_index.parts.part import Part
 from lakemark_server.optimization import measures
+from lakemark_server.optimization.assessments import Assessor
 from lakemark_server.optimization.kept_measures import KeptMeasures
 from lakemark_server.optimization.measures import Measured, PartitionMeasure
 from lakemark_server.snapshots.base_builds import Folding, Thresholds
@@ -222,6 +226,58 @@ def test_a_look_at_a_large_table_sums_only_the_chunks_that_have_changed(
     gone = tuple(path for path in lake.paths(table) if path.endswith("/f250/a.parquet"))
     lake.timeline.commit(table, CommitDraft(instant, files(file(instant, "new", 2)), removed=gone))
     assert look() <= 3
+
+
+@pytest.fixture
+def large(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> tuple[LakeTable, Sequence[Part], list[int]]:
+    """A table of 100 chunks, its parts, and an entry for each chunk that is summed."""
+    monkeypatch.setattr(measures, "CHUNK_FILES", 10)
+    table = lake.table()
+    instant = lake.open(table)
+    lake.commit(table, instant, [file(instant, f"f{number}", number // 100) for number in range(1_000)])
+    summed: list[int] = []
+    of = measures._Chunk.of
+    monkeypatch.setattr(measures._Chunk, "of", lambda *given: (summed.append(1), of(*given))[1])
+    return table, lake.snapshots.load(table, OF_MAIN, 1).parts, summed
+
+
+def test_a_question_about_another_policy_leaves_what_is_kept(
+    lake: Lake, large: tuple[LakeTable, Sequence[Part], list[int]]
+) -> None:
+    table, _, summed = large
+    assessor = Assessor(lake.store, lake.snapshots, lake.clock)
+    assessor._measures = KeptMeasures(files_min=100)
+    asked = {"lakemark.write.target-file-size-bytes": "80000"}
+    own = assessor.look(table.table_id).decisions
+    assert len(summed) == 100
+    assessor.look(table.table_id, asked)
+    assert len(summed) == 200
+    assert assessor.look(table.table_id).decisions == own
+    assert len(summed) == 200
+
+
+def test_looks_at_the_same_time_measure_a_large_table_once(
+    large: tuple[LakeTable, Sequence[Part], list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, parts, summed = large
+    kept = KeptMeasures(files_min=100)
+    forward, inside, others = Measured.forward, threading.Event(), threading.Event()
+
+    def held(self: Measured, given: Sequence[Part]) -> Iterable[PartitionMeasure]:
+        if not inside.is_set():
+            inside.set()
+            others.wait(0.5)  # as long as nobody else measures: no other thread comes here before this one is ready
+        else:
+            others.set()
+        return forward(self, given)
+
+    monkeypatch.setattr(Measured, "forward", held)
+    threads = [threading.Thread(target=kept.measure, args=(table.table_id, parts, POLICY)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(summed) == 100
 
 
 def test_only_so_much_is_kept_of_large_tables_and_nothing_of_small_ones(lake: Lake) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from dataclasses import replace
@@ -10,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from lakemark_core.errors import FailedPrecondition, InvalidArgument
+from lakemark_proto.store.v1.store_pb2 import SinkRecord
 from lakemark_proto.v1 import events_pb2 as pb
 from lakemark_proto.v1 import sinks_pb2
+from lakemark_server.settings import Settings
+from lakemark_server.sinks import mail, senders
 from lakemark_server.sinks.definitions import draft
 from lakemark_server.sinks.delivery import DeliveryAborted, DeliveryFailed
 from lakemark_server.sinks.mail import MailPolicy, MailSender
@@ -103,6 +107,38 @@ def test_a_refusal_counts_and_a_server_that_is_away_does_not() -> None:
     assert [one.value.counts for one in (refused, spam, later, away)] == [True, True, False, False]
 
 
+def test_recipients_that_are_refused_for_now_are_tried_again() -> None:
+    behaviour = Behaviour(refused=frozenset({"ops@example.com"}), refusal="450 4.2.0 greylisted, try again later")
+    with MailServer(behaviour) as server, pytest.raises(DeliveryFailed, match="greylisted") as refused:
+        MailSender(["ops@example.com"], policy_for(server)).send([STOPPED])
+    assert not refused.value.counts
+
+
+def test_nothing_is_sent_to_domains_that_are_allowed_no_longer() -> None:
+    with MailServer() as server:
+        policy = policy_for(server, domains=("example.com",))
+        with pytest.raises(DeliveryFailed, match=r"sends no mail to ops@other.org: .*LAKEMARK_MAIL_DOMAINS") as told:
+            MailSender(["ops@example.com", "ops@other.org"], policy).send([STOPPED])
+        assert not server.messages
+    assert not told.value.counts
+
+
+def test_a_sender_may_have_a_name() -> None:
+    with MailServer() as server:
+        policy = policy_for(server, sender="Lakemark <lake@example.com>")
+        assert policy.allows("ops@example.com")
+        assert MailSender(["ops@example.com"], policy).send([STOPPED]) == 1
+    (message,) = server.messages
+    assert message["From"] == "Lakemark <lake@example.com>"
+    assert message["Message-ID"] == "<lakemark-hive-0-7..0-7@example.com>"
+
+
+@pytest.mark.parametrize("sender", ["lake", "Lakemark <lake>", "läke@example.com", "a@b.c, d@e.f", "a@b.c\nBcc: x@y.z"])
+def test_a_sender_that_is_no_address_is_refused_at_start(sender: str) -> None:
+    with pytest.raises(InvalidArgument, match="is no address of mail like"):
+        _ = Settings(mail_host="mail.example.com", mail_from=sender).sinks
+
+
 def test_a_message_under_way_is_ended() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         policy = MailPolicy("127.0.0.1", silent.getsockname()[1], "none", sender="lake@example.com")
@@ -119,6 +155,34 @@ def test_a_message_under_way_is_ended() -> None:
         with pytest.raises(DeliveryAborted):
             sender.send([STOPPED])
         helper.join()
+
+
+def test_a_server_that_answers_slowly_is_left_within_the_time_of_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mail, "ATTEMPT_MS", 300)
+    left = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+        policy = MailPolicy("127.0.0.1", slow.getsockname()[1], "none", sender="lake@example.com")
+
+        def answer() -> None:
+            connection, _ = slow.accept()
+            with connection, contextlib.suppress(OSError):
+                while not left.wait(0.02):  # each byte is in time, the line has no end
+                    connection.sendall(b"2")
+
+        helper = threading.Thread(target=answer)
+        helper.start()
+        try:
+            with pytest.raises(DeliveryFailed, match=r"cannot be used: it took longer than 0\.3 s") as late:
+                MailSender(["ops@example.com"], policy).send([STOPPED])
+        finally:
+            left.set()
+            helper.join()
+    assert not late.value.counts
+
+
+def test_the_lease_of_a_sink_outlasts_an_attempt() -> None:
+    record = SinkRecord(mail=sinks_pb2.MailSink(to=["ops@example.com"]))
+    assert senders.attempt_ms(record) == mail.ATTEMPT_MS
 
 
 @pytest.mark.parametrize(
