@@ -23,6 +23,9 @@ PROPERTIES: Final = (TTL_PROPERTY, COLUMN_PROPERTY)
 TTL_MS_MIN: Final = 3_600_000
 """A shorter time would be a slip: nobody keeps data for seconds, and many write a number of seconds or days."""
 
+YEAR_MIN: Final = 1901
+"""Earlier years are none: 1900-01-01 and 0001-01-01 stand for "unknown", and 1704110400 is a number of seconds."""
+
 # 2026, 202611, 2026-11, 20261123, 2026-11-23, 2026112305, 2026-11-23-05, 2026-11-23 05:30, 2026-11-23T05:30:00.25
 _TIME: Final = re.compile(
     r"(?P<year>\d{4})(?:-?(?P<month>\d{2})(?:-?(?P<day>\d{2})"
@@ -86,12 +89,14 @@ def period_end_ms(text: str) -> int | None:
     """When the year, month, day, hour, minute or second ends that a text names, in UTC; None: it names none.
 
     Texts are those of dates and timestamps, and what is usual in partitions: ``2026-11``, ``20261123``,
-    ``2026-11-23-05``.
+    ``2026-11-23-05``. Years before YEAR_MIN are none.
     """
     match = _TIME.fullmatch(text)
     if match is None:
         return None
     given = {name: int(number) for name, number in match.groupdict().items() if number is not None}
+    if given["year"] < YEAR_MIN:
+        return None
     try:
         start = dt.datetime(**{"month": 1, "day": 1, **given}, tzinfo=dt.UTC)
         length = next((_LENGTHS[name] for name in _LENGTHS if name in given), None)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Callable
+from typing import Final
 
 ClockMs = Callable[[], int]
+
+TIME_MS_MAX: Final = 253_402_300_799_000
+"""The last second of the year 9999. Later times stand for "never": calendars end there, stored numbers soon after."""
 
 
 def now_ms() -> int:

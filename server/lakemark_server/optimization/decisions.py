@@ -25,7 +25,7 @@ from lakemark_core.optimization import (
 )
 from lakemark_proto.store.v1.optimization_pb2 import AskedOptimization, OptimizationRecord, PartitionHistory
 from lakemark_proto.v1 import optimization_pb2 as pb
-from lakemark_server.context.clock import time_text
+from lakemark_server.context.clock import TIME_MS_MAX, time_text
 from lakemark_server.optimization.measures import PartitionMeasure
 
 RETRY_FIRST_MS: Final = 30_000
@@ -214,7 +214,7 @@ def _of_partition(measure: PartitionMeasure, policy: OptimizationPolicy, facts: 
             hold.until_ms,
             want.kind,
         )
-    rested = history.last_run_ms + policy.interval_min_ms
+    rested = _after(history.last_run_ms, policy.interval_min_ms)
     waits = asked is None or history.last_run_ms > asked.asked_ms  # else nobody has tried it since
     if history.last_run_ms and rested > now and waits:
         return Decision(
@@ -396,7 +396,7 @@ def _full(
         return None
     if measure.last_change_ms <= history.last_full_ms:
         return Decision(measure, pb.IDLE, "; in order since its last change")
-    due = (history.last_full_ms or measure.last_change_ms) + policy.full_interval_ms
+    due = _after(history.last_full_ms or measure.last_change_ms, policy.full_interval_ms)
     if due > now:
         return Decision(measure, pb.IDLE, f"; next full run in {_seconds(due - now)}", next_ms=due)
     if measure.bytes > policy.run_bytes_max:
@@ -411,7 +411,12 @@ def _interval_due(measure: PartitionMeasure, policy: OptimizationPolicy, history
     """When what there is to do is done in any case; 0: never. From the last run on, or the first change after it."""
     if not policy.minor_interval_ms:
         return 0
-    return max(history.last_run_ms, measure.last_change_ms if not history.last_run_ms else 0) + policy.minor_interval_ms
+    return _after(history.last_run_ms or max(0, measure.last_change_ms), policy.minor_interval_ms)
+
+
+def _after(ms: int, interval_ms: int) -> int:
+    """When so much time is over. Intervals are what users say, so that the sum may be out of all bounds."""
+    return min(ms + interval_ms, TIME_MS_MAX)
 
 
 def _overdue(what: str, policy: OptimizationPolicy) -> str:

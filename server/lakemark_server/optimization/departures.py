@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Final
@@ -17,6 +17,7 @@ from lakemark_server.optimization import records
 from lakemark_server.optimization.assessments import Assessment
 from lakemark_server.optimization.expiries import Expiry
 from lakemark_server.optimization.plans import METADATA_REASON, OWNER, PlanRefused
+from lakemark_server.timeline.conflicts.partition_list import BYTES_MAX, NAMES_MAX
 from lakemark_server.timeline.jobs.job import Batch, Job, Opened
 from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication.commits import CommitDraft, Committed
@@ -32,6 +33,7 @@ class DepartureJob(Job):
     opening: OpenJob
     ttl: str
     partitions: frozenset[str]
+    brought_back_ms: int
 
     @property
     def size_bytes(self) -> int:
@@ -43,14 +45,32 @@ class DepartureJob(Job):
         tx, table = batch.state.tx, batch.state.table
         if str(ttl_of(table.record.properties)) != self.ttl:
             raise PlanRefused("the table has another time to live by now")
-        if records.table(tx, table.table_id).paused_ms:
+        record = records.table(tx, table.table_id)
+        if record.paused_ms:
             raise PlanRefused("the table was paused meanwhile")
+        if record.brought_back_ms != self.brought_back_ms:
+            raise PlanRefused("older files were brought back meanwhile")
         holds = records.holds(tx, table.table_id)
         held = {hold.partition for hold in holds if hold.until_ms > batch.mutation.now_ms}
         planned = {task.partition for task in records.tasks_of_table(tx, table.table_id)}
         if "" in held or self.partitions & (held | planned):
             raise PlanRefused("a partition is held or optimized meanwhile")
         return self.opening.run(batch)
+
+
+def fitting(due: Iterable[Expiry]) -> list[Expiry]:
+    """As many of the first ones as one commit can name."""
+    taken: list[Expiry] = []
+    left = BYTES_MAX
+    for one in due:
+        size = len(one.measure.name.encode())
+        if size > BYTES_MAX:  # no commit can name it, and the others must not wait for it
+            continue
+        if size > left or len(taken) == NAMES_MAX:
+            break
+        taken.append(one)
+        left -= size
+    return taken
 
 
 def remove(timeline: Timeline, look: Assessment, due: Sequence[Expiry]) -> Committed:
@@ -73,7 +93,8 @@ def remove(timeline: Timeline, look: Assessment, due: Sequence[Expiry]) -> Commi
         read_version=look.version,
         profile=profile,
     )
-    job = DepartureJob(opening, str(look.ttl), frozenset(one.measure.name for one in due))
+    names = frozenset(one.measure.name for one in due)
+    job = DepartureJob(opening, str(look.ttl), names, look.facts.record.brought_back_ms)
     opened = timeline.open_by(look.table.table_id, job)
     return timeline.commit(look.table, CommitDraft(opened.record.instant))
 

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lakemark_core.partition_ttl import COLUMN_PROPERTY, TTL_PROPERTY, PartitionTtl, period_end_ms
+from lakemark_core.partition_ttl import COLUMN_PROPERTY, TTL_PROPERTY, YEAR_MIN, PartitionTtl, period_end_ms
 from lakemark_core.types import Schema
-from lakemark_server.context.clock import time_text
+from lakemark_server.context.clock import TIME_MS_MAX, time_text
 from lakemark_server.optimization.decisions import TableFacts, hold_on
 from lakemark_server.optimization.measures import PartitionMeasure
 
 NOTICE_MS: Final = 600_000
-"""Nothing goes before a time to live, or a new one, has been in force for so long: a slip can be taken back."""
+"""Nothing goes before a time to live, or a new one, has been in force for so long: a slip can be taken back. The same
+for what a restore, a merge or an undrop has brought back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +43,19 @@ def next_expiry_ms(among: Sequence[Expiry], now_ms: int) -> int:
 def _of_partition(
     measure: PartitionMeasure, ttl: PartitionTtl, schema: Schema, facts: TableFacts, in_force_ms: int
 ) -> Expiry:
-    since_ms, told = _since(measure, ttl, schema)
+    brought_ms = facts.record.brought_back_ms
+    since_ms, told = _since(measure, ttl, schema, brought_ms)
     if since_ms is None:
         return Expiry(measure, 0, told)
     reason = f"{told}, and {TTL_PROPERTY} is {ttl.ttl_ms}"
-    expires_ms = max(since_ms + ttl.ttl_ms, in_force_ms + NOTICE_MS)
+    aged_ms = min(since_ms + ttl.ttl_ms, TIME_MS_MAX)  # users say how long: the sum may be out of all bounds
+    expires_ms = max(aged_ms, max(in_force_ms, brought_ms) + NOTICE_MS)
     if expires_ms > facts.now_ms:
-        if expires_ms > since_ms + ttl.ttl_ms:
-            reason += f"; it stays until {time_text(expires_ms)}, since this is so since {time_text(in_force_ms)} only"
+        if expires_ms > aged_ms:
+            why = f"this is so since {time_text(in_force_ms)} only"
+            if brought_ms > in_force_ms:
+                why = f"older files were brought back at {time_text(brought_ms)}"
+            reason += f"; it stays until {time_text(expires_ms)}, since {why}"
         return Expiry(measure, expires_ms, reason)
     hold = hold_on(facts, measure.name)
     if facts.record.paused_ms:
@@ -63,16 +69,19 @@ def _of_partition(
     return Expiry(measure, expires_ms, reason)
 
 
-def _since(measure: PartitionMeasure, ttl: PartitionTtl, schema: Schema) -> tuple[int | None, str]:
+def _since(measure: PartitionMeasure, ttl: PartitionTtl, schema: Schema, brought_ms: int) -> tuple[int | None, str]:
     """From when on the age of a partition counts (None: nobody knows), in words."""
     if ttl.column is None:
         if measure.last_change_ms <= 0:  # its files are not in directories of instants
             return None, "never: nobody knows when it was changed"
+        if brought_ms > measure.last_change_ms:  # a restore or merge names files as they were named before
+            return brought_ms, f"older files were brought back at {time_text(brought_ms)}"
         return measure.last_change_ms, f"last changed at {time_text(measure.last_change_ms)}"
     text = ttl.text_of(measure.name, schema)
     if text is None:
         return None, f"never: {COLUMN_PROPERTY} = {ttl.column!r} is no partition column of the table any more"
     end_ms = period_end_ms(text)
     if end_ms is None:
-        return None, f"never: {ttl.column} = {text!r} names no time, such as 2026-11-23 or 2026112305"
+        told = f"{ttl.column} = {text!r} names no time since {YEAR_MIN}, such as 2026-11-23 or 2026112305"
+        return None, f"never: {told}"
     return end_ms, f"{ttl.column} = {text!r} ended at {time_text(end_ms)}"

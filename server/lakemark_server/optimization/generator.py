@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
@@ -29,6 +29,7 @@ from lakemark_core.errors import (
 from lakemark_proto.store.v1.optimization_pb2 import OptimizationRecord
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_proto.v1.events_pb2 import COMMITTED, TABLE_ALTERED, TABLE_CREATED, TABLE_UNDROPPED, Event, EventFilter
+from lakemark_proto.v1.timeline_pb2 import MERGE_BRANCH, RESTORE_VERSION
 from lakemark_server.catalog import lake
 from lakemark_server.context import caller
 from lakemark_server.context.clock import ClockMs
@@ -41,7 +42,7 @@ from lakemark_server.optimization.assessments import Assessment, Assessor, candi
 from lakemark_server.optimization.decisions import next_look_ms, still_asked
 from lakemark_server.optimization.plans import OWNER, PlanJob, PlanRefused, chosen
 from lakemark_server.optimization.schedule import Candidate, GroupFacts
-from lakemark_server.store.keyspace import EVENT_ENDS, LAKE_TABLES
+from lakemark_server.store.keyspace import EVENT_ENDS, LAKE_TABLES, MAIN
 from lakemark_server.store.mutations import Mutation, Mutations
 from lakemark_server.timeline.jobs.buckets import BucketsJob
 from lakemark_server.timeline.service import Timeline
@@ -130,6 +131,10 @@ class PlanGenerator:
         def body(mutation: Mutation) -> None:
             for table_id in tables:
                 records.make_due(mutation.tx, table_id, mutation.now_ms)
+                record = records.table(mutation.tx, table_id)
+                if record.ttl:  # nobody knows what the events would have told
+                    record.brought_back_ms = mutation.now_ms
+                    records.put_table(mutation.tx, table_id, record)
 
         if tables:
             self._mutations.run(body)
@@ -139,7 +144,11 @@ class PlanGenerator:
         epoch = self._log.extent(catalog).epoch
         while True:
             page = self._log.page(catalog, position)
-            changed = {event.table_id: None for event in page.events if _concerns(event)}
+            changed: dict[int, bool] = {}
+            for event in page.events:
+                brought = _brings_back(event)
+                if brought or _concerns(event):
+                    changed[event.table_id] = changed.get(event.table_id, False) or brought
             if page.position.after != place.offset and page.events:
                 done = EventPosition(page.position.after, epoch)
                 self._mutations.run(partial(self._note, catalog, changed, done))
@@ -147,14 +156,18 @@ class PlanGenerator:
             if page.whole:
                 return
 
-    def _note(self, catalog: str, changed: Iterable[int], done: EventPosition, mutation: Mutation) -> None:
-        for table_id in changed:
+    def _note(self, catalog: str, changed: Mapping[int, bool], done: EventPosition, mutation: Mutation) -> None:
+        """``changed``: by table id, whether older files were brought back."""
+        for table_id, brought in changed.items():
             record = records.table(mutation.tx, table_id)
             # One that waits for its turn is looked at when that has come.
             soon = record.seen.looked_ms + (AGAIN_MS if record.pending_since_ms else LOOK_MS_MIN)
             soon = max(mutation.now_ms, soon)
-            if (not record.due_ms or record.due_ms > soon) and records.exists(mutation.tx, table_id):
-                record.due_ms = soon
+            sooner = not record.due_ms or record.due_ms > soon
+            if (sooner or brought) and records.exists(mutation.tx, table_id):
+                record.due_ms = soon if sooner else record.due_ms
+                if brought:
+                    record.brought_back_ms = mutation.now_ms
                 records.put_table(mutation.tx, table_id, record)
         self._consumers.move_within(mutation, catalog, CONSUMER, done)
 
@@ -169,8 +182,10 @@ class PlanGenerator:
                 break
             try:
                 look = self.look(table_id)
-                self.expire(look)
-                self.split(look)
+                try:
+                    self.expire(look)
+                finally:
+                    self.split(look)
             except TableNotFound:
                 self.candidates.pop(table_id, None)
                 self._mutations.run(partial(_dismiss, ms, table_id))
@@ -178,6 +193,10 @@ class PlanGenerator:
                 _log.warning(
                     "a table could not be looked at; it is tried again", table_id=table_id, reason=error.message
                 )
+                self._mutations.run(partial(_put_off, table_id))
+            except Exception:
+                # One table that nobody has foreseen must not keep the planner from all others.
+                _log.exception("a table could not be looked at; it is tried again", table_id=table_id)
                 self._mutations.run(partial(_put_off, table_id))
         return len(due)
 
@@ -229,8 +248,9 @@ class PlanGenerator:
 
         Nothing is written but metadata, so no worker is needed. Raises LakemarkError.
         """
-        due = [one for one in look.expiries if one.due][:EXPIRED_A_LOOK]
+        due = departures.fitting(one for one in look.expiries if one.due)[:EXPIRED_A_LOOK]
         if due:
+            self.follow()  # so that no restore or merge that the look has seen is unknown
             began_ms = self._clock()
             try:
                 made = departures.remove(self._timeline, look, due)
@@ -288,6 +308,11 @@ class PlanGenerator:
             self.candidates.pop(table_id, None)
             _log.info("a table is not planned", table_id=table_id, reason=error.message)
             return 0
+        except Exception:
+            self.candidates.pop(table_id, None)
+            _log.exception("a table is not planned", table_id=table_id)
+            self._mutations.run(partial(_put_off, table_id))
+            return 0
         current = candidate_of(look)
         able = [one for one in look.decisions if group.has_spark or not plans.needs_spark(one, look.table)]
         taken = chosen(able, look.policy, group.room)
@@ -344,6 +369,13 @@ def _put_off(table_id: int, mutation: Mutation) -> None:
         record = records.table(mutation.tx, table_id)
         record.due_ms = mutation.now_ms + AGAIN_MS
         records.put_table(mutation.tx, table_id, record)
+
+
+def _brings_back(event: Event) -> bool:
+    """Whether a table has files again, or for the first time, that are older than the event."""
+    if event.kind == COMMITTED:
+        return event.commit.branch == MAIN and event.commit.operation in (RESTORE_VERSION, MERGE_BRANCH)
+    return event.kind == TABLE_UNDROPPED and bool(event.table_id)
 
 
 def _concerns(event: Event) -> bool:

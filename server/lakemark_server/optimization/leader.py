@@ -54,3 +54,6 @@ class PlannerThread(LeasedThread):
                 self.once()
             except LakemarkError as error:
                 _log.warning("a round of the optimizer failed; it is tried again", reason=error.message)
+            except Exception:
+                # Nobody else would plan while this process has the lease.
+                _log.exception("a round of the optimizer failed; it is tried again")

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from lakemark_core.errors import InvalidArgument, LakemarkError, LimitExceeded, NotFound
 from lakemark_core.optimization import check_group, described
-from lakemark_core.types import values_of_partition
+from lakemark_core.types import name_of_partition, values_of_partition
 from lakemark_proto.store.v1.optimization_pb2 import OptimizationRecord, PartitionHistory
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_proto.v1.types_pb2 import TableName
@@ -68,7 +68,7 @@ class Optimization:
         """The table now, with the reason for each partition. ``partition`` None: all, up to ``limit``.
 
         ``properties``: as if the table had these, too. ``by_expiry``: partitions in the order in which they will be too
-        old. Raises TableNotFound, NotFound (partition), InvalidArgument (properties).
+        old. Raises TableNotFound, NotFound (partition), InvalidArgument (partition, properties).
         """
         look = self.assessor.look(table.table_id, properties)
         group, leader = self._store.read(lambda tx: (self._group(tx, look.policy.group), self._leader(tx)))
@@ -80,6 +80,7 @@ class Optimization:
             places = {name: place for place, name in enumerate(old)}
             shown = sorted(shown, key=lambda decision: places[decision.measure.name])
         if partition is not None:
+            partition = _canonical(table, partition)
             shown = [decision for decision in look.decisions if decision.measure.name == partition]
             if not shown:
                 raise NotFound(f"{table.name} has no files in a partition {partition!r}")
@@ -150,7 +151,7 @@ class Optimization:
         self, table: LakeTable, partition: str, kind: pb.OptimizationKind.ValueType, request_id: str = ""
     ) -> pb.TableOptimization:
         """A run is wanted now, whatever the thresholds say. ``partition`` "": all. Raises InvalidArgument."""
-        _check_partition(table, partition)
+        partition = _canonical(table, partition)
         if kind not in pb.OptimizationKind.values() or kind == pb.EXPIRE:
             raise InvalidArgument(f"kind {kind} of a run is not known")
         kind = kind or pb.MINOR
@@ -199,7 +200,7 @@ class Optimization:
         self, table: LakeTable, partition: str, duration_ms: int, reason: str, request_id: str = ""
     ) -> pb.OptimizationHold:
         """Keeps the planner away for a while. What runs goes on. Raises InvalidArgument, LimitExceeded."""
-        _check_partition(table, partition)
+        partition = _canonical(table, partition)
         _check_text(reason)
         if not 0 < duration_ms <= HOLD_MS_MAX:
             raise InvalidArgument(f"a hold lasts from 1 ms to {HOLD_MS_MAX // 86_400_000} days, not {duration_ms} ms")
@@ -228,10 +229,10 @@ class Optimization:
 
     def release(self, table: LakeTable, partition: str, request_id: str = "") -> bool:
         """Ends a hold. False: there was none. Raises InvalidArgument."""
-        _check_partition(table, partition)
+        names = {_canonical(table, partition), partition}  # an earlier release stored holds as they were spelled
 
         def body(mutation: Mutation) -> pb.ReleaseOptimizationResponse:
-            released = records.clear_hold(mutation.tx, table.table_id, partition)
+            released = sum(records.clear_hold(mutation.tx, table.table_id, name) for name in names) > 0
             records.make_due(mutation.tx, table.table_id, mutation.now_ms)
             return pb.ReleaseOptimizationResponse(released=released)
 
@@ -353,13 +354,15 @@ def _name(table: LakeTable) -> TableName:
     return TableName(catalog=table.record.catalog, database=table.record.database, table=table.record.name)
 
 
-def _check_partition(table: LakeTable, partition: str) -> None:
-    """Raises InvalidArgument for what cannot be a partition of the table; "" stands for all of it."""
-    if partition:
-        try:
-            values_of_partition(partition, table.schema)
-        except LakemarkError as error:
-            raise InvalidArgument(f"{table.name}: {error.message}") from error
+def _canonical(table: LakeTable, partition: str) -> str:
+    """The name that the partition has everywhere, however it is spelled; "", which stands for all of the table, as it
+    is. Raises InvalidArgument for what cannot be a partition of the table."""
+    if not partition:
+        return partition
+    try:
+        return name_of_partition(values_of_partition(partition, table.schema), table.schema)
+    except LakemarkError as error:
+        raise InvalidArgument(f"{table.name}: {error.message}") from error
 
 
 def _check_text(text: str) -> None:

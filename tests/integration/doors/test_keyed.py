@@ -722,6 +722,37 @@ def test_many_small_files_of_many_partitions(lake: Client, spark: Spark) -> None
     assert there(lake) == {number: str(number) for number in range(400)}
 
 
+def test_statements_that_wait_for_their_turn_hold_up_no_other_calls(
+    lake: Client, service: Service, spark: Callable[..., SparkClient]
+) -> None:
+    keyed(lake, **{"conflict.policy": "row"})
+    turns = service.doors._publication._keyed._turns
+    for _ in range(AT_ONCE):
+        turns.acquire()  # other statements are being written again
+    try:
+        waiting = []
+        for number in range(ServerSettings().workers):
+            client = spark(f"user{number}")
+            client.write_table(client.look_up("k__upsert"), rows_of({number: "x"}))
+            shown = client.client.get_table("default", "k__upsert")
+            shown.parameters = {}
+            waiting.append(threading.Thread(target=client.send, args=("k__upsert", shown)))
+        for thread in waiting:
+            thread.start()
+        assert service.hms is not None
+        while {one.name: one.pending for one in service.hms.lane_uses()}["slow"] < len(waiting):
+            time.sleep(0.01)
+        other = spark("other").client
+        other.create_database(Database("d2", "", "", {}))
+        assert other.get_database("d2").name == "d2"
+    finally:
+        for _ in range(AT_ONCE):
+            turns.release()
+    for thread in waiting:
+        thread.join(60)
+    assert len(there(lake)) == len(waiting)
+
+
 def test_what_is_committed_is_not_given_up_with_another(
     lake: Client, spark: Spark, clock: Later, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -831,34 +862,3 @@ def test_what_is_committed_while_it_is_given_up_is_not_said_to_be_lost(
         upsert(other, {2: "other"})
     other.end("k__upsert")
     assert there(lake) == {1: "one", 2: "other"}
-
-
-def test_statements_that_wait_for_their_turn_hold_up_no_other_calls(
-    lake: Client, service: Service, spark: Callable[..., SparkClient]
-) -> None:
-    keyed(lake, **{"conflict.policy": "row"})
-    turns = service.doors._publication._keyed._turns
-    for _ in range(AT_ONCE):
-        turns.acquire()  # other statements are being written again
-    try:
-        waiting = []
-        for number in range(ServerSettings().workers):
-            client = spark(f"user{number}")
-            client.write_table(client.look_up("k__upsert"), rows_of({number: "x"}))
-            shown = client.client.get_table("default", "k__upsert")
-            shown.parameters = {}
-            waiting.append(threading.Thread(target=client.send, args=("k__upsert", shown)))
-        for thread in waiting:
-            thread.start()
-        assert service.hms is not None
-        while {one.name: one.pending for one in service.hms.lane_uses()}["slow"] < len(waiting):
-            time.sleep(0.01)
-        other = spark("other").client
-        other.create_database(Database("d2", "", "", {}))
-        assert other.get_database("d2").name == "d2"
-    finally:
-        for _ in range(AT_ONCE):
-            turns.release()
-    for thread in waiting:
-        thread.join(60)
-    assert len(there(lake)) == len(waiting)

@@ -28,6 +28,7 @@ SCHEMA = Schema.build([Field(1, "id", INT), Field(2, "Day", DATE), Field(3, "h",
         ("2026-11-23T05:30:59Z", "2026-11-23 05:31"),
         ("2026-11-23 05:30:00.250", "2026-11-23 05:30:01"),
         ("1969-12-30", "1969-12-31"),
+        ("1901", "1902-01-01"),
     ],
 )
 def test_the_end_of_what_a_text_names(text: str, end: str) -> None:
@@ -38,7 +39,8 @@ def test_the_end_of_what_a_text_names(text: str, end: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "JFK", "1", "20261", "2026-13", "2026-02-30", "20261123053", "2026-11-23-25", "__HIVE_DEFAULT_PARTITION__",
-     "-2026", "9999", "9999-12-31", "２０２６", "2026-11-23 ", "12026-11-23"],
+     "-2026", "9999", "9999-12-31", "２０２６", "2026-11-23 ", "12026-11-23",
+     "1704110400", "1801015", "1234", "1900", "1900-01-01", "0001-01-01", "1900-12-31 23:59:59"],
 )  # fmt: skip
 def test_what_names_no_time_has_no_end(text: str) -> None:
     assert period_end_ms(text) is None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lakemark_core.optimization import OptimizationPolicy, policy_of
 from lakemark_proto.store.v1.optimization_pb2 import AskedOptimization, OptimizationRecord, PartitionHistory
 from lakemark_proto.v1 import optimization_pb2 as pb
+from lakemark_server.context.clock import TIME_MS_MAX
 from lakemark_server.optimization.decisions import (
     Decision,
     TableFacts,
@@ -227,3 +228,11 @@ def test_there_is_always_a_reason_and_a_way_out(
         assert next_look_ms([decision]) > NOW
         later = decide([measure], policy, TableFacts(decision.next_ms + 1, histories=histories))[0]
         assert (later.state, later.reason) != (decision.state, decision.reason)
+
+
+def test_an_interval_beyond_all_calendars_is_never() -> None:
+    huge = 2**63 - 1
+    assert one(fragments(2), replace(PLAIN, minor_interval_ms=huge)).next_ms == TIME_MS_MAX
+    assert one(fragments(2), replace(SORTED, minor_interval_ms=0, full_interval_ms=huge)).next_ms == TIME_MS_MAX
+    rests = {"": PartitionHistory(last_run_ms=NOW - 1)}
+    assert one(fragments(16), replace(PLAIN, interval_min_ms=huge), histories=rests).next_ms == TIME_MS_MAX

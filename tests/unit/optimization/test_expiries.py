@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 
 import pytest
 
-from lakemark_core.errors import InvalidArgument
+from lakemark_core.errors import InvalidArgument, LimitExceeded
 from lakemark_core.types import BIGINT, STRING, Field, Schema, assign_ids
+from lakemark_proto.store.v1.optimization_pb2 import OptimizationRecord
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_proto.v1 import timeline_pb2 as t
+from lakemark_proto.v1.catalog_pb2 import BRANCH
 from lakemark_proto.v1.types_pb2 import DataFile, Value
 from lakemark_server.catalog.lake import POLICIES, POLICY_PROPERTY, LakeTable
+from lakemark_server.context.clock import TIME_MS_MAX
+from lakemark_server.events.consumers import Start
 from lakemark_server.optimization import records
+from lakemark_server.optimization.assessments import Assessment, Assessor
 from lakemark_server.optimization.expiries import NOTICE_MS
+from lakemark_server.optimization.generator import AGAIN_MS, CONSUMER
 from lakemark_server.optimization.service import Optimization
+from lakemark_server.store.mutations import Mutations
+from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication.commits import CommitDraft
+from lakemark_server.timeline.references import MergeDraft, ReferenceDraft
 from lakemark_server.verify import verify
 from tests.lakes import Lake, files
 from tests.optimization_world import planner_thread
@@ -89,7 +99,7 @@ def test_partitions_go_by_the_day_that_they_name_and_the_history_tells_it(days: 
         "d=2026-11-20",
     )
     assert never.expires_ms == 0
-    assert never.expiry == "never: d = 'JFK' names no time, such as 2026-11-23 or 2026112305"
+    assert never.expiry == "never: d = 'JFK' names no time since 1901, such as 2026-11-23 or 2026112305"
     days.rounds(NOTICE_MS + 300_000)
     assert days.partitions() == ["d=2026-11-19", "d=2026-11-20", "d=JFK"]
     (run,) = days.optimization.runs(days.table, None, 10).runs
@@ -195,3 +205,174 @@ def test_many_partitions_go_in_several_commits(days: Days, monkeypatch: pytest.M
     days.rounds(NOTICE_MS + 1_200_000)
     assert days.partitions() == []
     assert [run.files_before for run in days.optimization.runs(days.table, None, 10).runs] == [1, 2, 2]
+
+
+def test_a_time_to_live_beyond_all_calendars_is_never(days: Days) -> None:
+    days.put("2026-11-18")
+    days.set(ms=str(2**63 - 1), column="d")
+    days.planner.once()
+    assert days.told()[0].expires_ms == TIME_MS_MAX
+    days.rounds(NOTICE_MS + 300_000)
+    assert days.partitions() == ["d=2026-11-18"]
+
+
+def test_one_table_with_an_error_that_nobody_has_foreseen_does_not_stop_the_others(
+    days: Days, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days.put("2026-11-18")
+    record = LakeTableRecord(database="default", name="u")
+    other = days.lake.catalog.create_lake_table(record, SCHEMA)
+    days.planner.once()
+    look = Assessor.look
+
+    def fails(self: Assessor, table_id: int, properties: Mapping[str, str] | None = None) -> Assessment:
+        if table_id == days.table.table_id:
+            raise ValueError("out of range")
+        return look(self, table_id, properties)
+
+    monkeypatch.setattr(Assessor, "look", fails)
+    days.put("2026-11-19")
+    days.optimization.pause(other, "")
+    days.lake.clock.advance(300_000)
+    days.planner.once()
+
+    def seen(table_id: int) -> OptimizationRecord:
+        return days.lake.store.read(lambda tx: records.table(tx, table_id))
+
+    assert seen(days.table.table_id).due_ms == days.lake.clock.ms + AGAIN_MS
+    assert seen(other.table_id).seen.looked_ms == days.lake.clock.ms
+
+
+def test_the_planner_goes_on_after_a_round_with_an_error_that_nobody_has_foreseen(
+    days: Days, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = []
+
+    def once() -> int:
+        rounds.append(1)
+        if len(rounds) == 1:
+            raise ValueError("out of range")
+        days.planner.ask_to_stop()
+        return 0
+
+    monkeypatch.setattr(days.planner, "once", once)
+    monkeypatch.setattr(days.planner, "_interval_s", 0.0)
+    days.planner._rounds()
+    assert len(rounds) == 2
+
+
+def test_a_partition_is_held_however_it_is_spelled(days: Days) -> None:
+    days.put("2026-11-17", "2026-11-18")
+    for spelled in ("D=2026-11-18", "d=2026%2D11-17"):
+        days.optimization.hold(days.table, spelled, DAY_MS, "audit")
+    days.set(ms=str(DAY_MS), column="d")
+    days.rounds(NOTICE_MS + 600_000)
+    assert sorted(days.partitions()) == ["d=2026-11-17", "d=2026-11-18"]
+    told = days.optimization.explain(days.table, "D=2026-11-18")
+    assert [one.partition for one in told.partition_states] == ["d=2026-11-18"]
+    assert days.optimization.release(days.table, "d=2026-11%2D18")
+    asked = days.optimization.request(days.table, "D=2026-11-17", pb.MINOR)
+    assert [one.partition for one in asked.holds] == ["d=2026-11-17"]
+    record = days.lake.store.read(lambda tx: records.table(tx, days.table.table_id))
+    assert [one.partition for one in record.asked] == ["d=2026-11-17"]
+
+
+def test_a_hold_that_an_earlier_release_stored_as_it_was_spelled_is_released(days: Days) -> None:
+    hold = pb.OptimizationHold(partition="D=2026-11-18", until_ms=days.lake.clock.ms + DAY_MS)
+    Mutations(days.lake.store, days.lake.clock).run(
+        lambda mutation: records.put_hold(mutation.tx, days.table.table_id, hold)
+    )
+    assert days.optimization.release(days.table, "D=2026-11-18")
+    assert days.lake.store.read(lambda tx: records.holds(tx, days.table.table_id)) == []
+
+
+@pytest.mark.parametrize("column", ["d", None])
+def test_what_a_restore_brings_back_stays_for_a_notice_or_another_time_to_live(days: Days, column: str | None) -> None:
+    days.put("2026-11-18")
+    days.set(**{"ms": str(DAY_MS), **({"column": column} if column else {})})
+    days.rounds(DAY_MS + NOTICE_MS)
+    assert days.partitions() == []
+    days.lake.timeline.restore(days.table, 1)
+    stays_ms = NOTICE_MS if column else DAY_MS
+    days.rounds(stays_ms)
+    assert days.partitions() == ["d=2026-11-18"]
+    assert "older files were brought back at" in days.told()[0].expiry
+    days.rounds(600_000)
+    assert days.partitions() == []
+
+
+def test_a_restore_that_is_seen_by_the_look_only_counts(days: Days) -> None:
+    days.put("2026-11-18")
+    days.set(ms=str(DAY_MS), column="d")
+    days.rounds(NOTICE_MS + 300_000)
+    generator = days.planner._current[2]  # type: ignore[index]
+    days.planner._hold()
+    days.lake.timeline.restore(days.table, 1)
+    look = generator.look(days.table.table_id)
+    assert [one.due for one in look.expiries] == [True]
+    assert generator.expire(look) == 0
+    assert days.partitions() == ["d=2026-11-18"]
+
+
+def test_what_came_unseen_stays_for_a_notice(days: Days) -> None:
+    days.put("2026-11-18")
+    days.set(ms=str(DAY_MS), column="d")
+    days.rounds(NOTICE_MS + 300_000)
+    assert days.partitions() == []
+    days.lake.timeline.restore(days.table, 1)
+    generator = days.planner._current[2]  # type: ignore[index]
+    generator._consumers.seek("hive", CONSUMER, Start(end=True))  # the restore is told of to nobody
+    generator._look_everywhere()
+    days.rounds(300_000)
+    assert days.partitions() == ["d=2026-11-18"]
+    days.rounds(NOTICE_MS)
+    assert days.partitions() == []
+
+
+def test_what_a_merge_brings_in_has_its_whole_time_to_live(days: Days) -> None:
+    days.put("a")
+    days.set(ms=str(DAY_MS))
+    days.rounds(300_000)
+    days.lake.timeline.references.create(days.table, ReferenceDraft("dev", BRANCH))
+    profile = t.WorkProfile(partitions=[t.WorkProfile.Partition(values=[Value(text="b")])])
+    job = OpenJob(operation=t.APPEND, branch="dev", profile=profile)
+    instant = days.lake.timeline.open(days.table.table_id, job).record.instant
+    given = DataFile(path=f"{instant}/d=b/g/a.parquet", size_bytes=10, row_count=2, partition=[Value(text="b")])
+    days.lake.timeline.commit(days.table, CommitDraft(instant, files(given)))
+    days.rounds(DAY_MS + NOTICE_MS)
+    assert days.partitions() == []
+    days.lake.timeline.references.merge(days.table, MergeDraft("dev"))
+    days.rounds(DAY_MS)
+    assert days.partitions() == ["d=b"]
+    days.rounds(600_000)
+    assert days.partitions() == []
+
+
+def test_partitions_with_long_names_go_in_several_commits(days: Days) -> None:
+    days.put(*(f"{number:03}" + "x" * 180 for number in range(300)))
+    days.set(ms=str(DAY_MS))
+    days.rounds(DAY_MS + 900_000)
+    assert days.partitions() == []
+    runs = days.optimization.runs(days.table, None, 10).runs
+    assert [run.files_before for run in runs] == [300 - 40_000 // 185, 40_000 // 185]
+
+
+def test_buckets_are_split_even_if_old_partitions_cannot_go(days: Days, monkeypatch: pytest.MonkeyPatch) -> None:
+    days.put("2026-11-18")
+    days.planner.once()
+    generator = days.planner._current[2]  # type: ignore[index]
+    looked: list[Assessment] = []
+
+    def expire(look: Assessment) -> int:
+        raise LimitExceeded("too many")
+
+    def split(look: Assessment) -> int:
+        looked.append(look)
+        return 0
+
+    monkeypatch.setattr(generator, "expire", expire)
+    monkeypatch.setattr(generator, "split", split)
+    days.put("2026-11-19")
+    days.lake.clock.advance(300_000)
+    days.planner.once()
+    assert [look.table.table_id for look in looked] == [days.table.table_id]
