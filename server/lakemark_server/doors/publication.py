@@ -29,6 +29,7 @@ from lakemark_core.parquet.footers import read_footer
 from lakemark_core.parquet.stored import check_stored
 from lakemark_core.storage import open_location
 from lakemark_core.types import ColumnValue, Schema, check_fits
+from lakemark_proto.store.v1.doors_pb2 import DoorDirectoryRecord
 from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2
 from lakemark_proto.v1 import types_pb2 as pb
@@ -36,7 +37,7 @@ from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import caller
 from lakemark_server.context.periodic import PeriodicThread
-from lakemark_server.doors import contents
+from lakemark_server.doors import contents, records
 from lakemark_server.doors.base_files import BaseFileLookup
 from lakemark_server.doors.directories import GivenDirectory, StatementFile, data_paths, slice_of
 from lakemark_server.doors.entries import entry_of
@@ -44,8 +45,10 @@ from lakemark_server.doors.keyed_files import BYTES_MAX, KeyedFiles
 from lakemark_server.doors.statements import DoorKind, Statement
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshots.service import Snapshots
+from lakemark_server.store.mutations import Mutation
 from lakemark_server.timeline.jobs.opening import OWNER_CHARS_MAX, OpenJob, find_opened
 from lakemark_server.timeline.publication.commits import CommitDraft
+from lakemark_server.timeline.publication.rollback import roll_back
 from lakemark_server.timeline.service import Timeline
 
 HEARTBEAT_MS: Final = 120_000
@@ -75,6 +78,23 @@ def committed(tx: ReadTransaction, table_id: int, directories: Iterable[GivenDir
         for one, instant in instants.items()
         if instant is not None and instant.state == timeline_pb2.COMPLETED
     }
+
+
+def give_up(
+    mutation: Mutation, table: LakeTable, directories: Iterable[GivenDirectory], reason: str
+) -> list[InstantRecord]:
+    """Retires directories that are not committed, and rolls back what is open of them: others may work on them.
+
+    Returns what was rolled back. Its files are to be deleted after the transaction.
+    """
+    rolled_back = []
+    for directory in directories:
+        records.retire(mutation.tx, table.table_id, [directory], reason, mutation.now_ms)
+        instant = find_opened(mutation.tx, table.table_id, directory.request_id)
+        if instant is not None and instant.state in (timeline_pb2.REQUESTED, timeline_pb2.INFLIGHT):
+            roll_back(mutation, table.record, instant, reason)
+            rolled_back.append(instant)
+    return rolled_back
 
 
 class Publication:
@@ -107,6 +127,7 @@ class Publication:
                     files[statement.directory] = record.staged.files
                     continue
                 open_instants.append(record.instant)
+                self._require_undecided(table, statement)
                 if record.state == timeline_pb2.INFLIGHT and statement.kind != "append":
                     # An earlier attempt may have opened it long ago.
                     self._timeline.heartbeat(table.table_id, [record.instant])
@@ -200,6 +221,15 @@ class Publication:
         if record.state == timeline_pb2.ROLLED_BACK:
             raise FailedPrecondition(f"the rows of the statement were given up: {record.rolled_back_reason}")
         return record
+
+    def _require_undecided(self, table: LakeTable, statement: Statement) -> None:
+        """Raises FailedPrecondition if another process gave the statement up before its instant was open.
+
+        If it does so later it rolls the instant back.
+        """
+        known = self._store.read(lambda tx: records.find(tx, table.table_id, statement.directory))
+        if known.outcome == DoorDirectoryRecord.RETIRED:
+            raise FailedPrecondition(f"the rows of the statement were given up: {known.reason}")
 
     def _schema(self, table: LakeTable, statement: Statement) -> Schema:
         """Which the files were written with; another one may have come since."""

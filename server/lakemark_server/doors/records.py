@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
+from lakemark_core.errors import FailedPrecondition
 from lakemark_proto.store.v1.doors_pb2 import DoorDirectoryRecord, DoorSessionRecord
 from lakemark_server.doors.directories import GivenDirectory
 from lakemark_server.kv import ReadTransaction, Transaction
@@ -46,15 +47,20 @@ def find(tx: ReadTransaction, table_id: int, directory: GivenDirectory) -> DoorD
 def publish(tx: Transaction, table_id: int, calls: Mapping[GivenDirectory, int], session: str, now_ms: int) -> None:
     """Notes that the files of these directories are committed, once.
 
-    ``session`` is owed the calls that end the statements; ``calls`` says how many each of them makes.
+    ``session`` is owed the calls that end the statements; ``calls`` says how many each of them makes. Raises
+    FailedPrecondition if it was told already that one of them is given up.
     """
     fresh = 0
     for directory, number in calls.items():
         record = find(tx, table_id, directory)
+        if record.outcome == DoorDirectoryRecord.RETIRED:
+            raise FailedPrecondition(
+                "the rows of a statement were committed, but it was told before that they would not be: look whether "
+                f"they are there before it is repeated ({record.reason})"
+            )
         if record.outcome != DoorDirectoryRecord.PUBLISHED:
             fresh += number
             record.outcome = DoorDirectoryRecord.PUBLISHED
-            record.ClearField("reason")
             _put(tx, table_id, directory, record, now_ms)
     owner = find_session(tx, table_id, session)
     if fresh and owner is not None:

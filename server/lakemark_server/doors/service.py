@@ -16,6 +16,7 @@ import structlog
 from lakemark_core import storage
 from lakemark_core.errors import FailedPrecondition, LakemarkError, UnknownOutcome
 from lakemark_proto.store.v1.doors_pb2 import DoorSessionRecord
+from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_server.catalog import lake
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.context import deadline
@@ -34,11 +35,12 @@ from lakemark_server.doors.decisions import (
 )
 from lakemark_server.doors.directories import MARKER, SUCCESS, GivenDirectory, given_at, new_session
 from lakemark_server.doors.keyed_files import BYTES_MAX
-from lakemark_server.doors.publication import Publication, committed
+from lakemark_server.doors.publication import Publication, committed, give_up
 from lakemark_server.doors.statements import DoorKind, Statement
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshots.service import Snapshots
 from lakemark_server.store.mutations import Mutation, Mutations
+from lakemark_server.timeline.publication.rollback import delete_files
 from lakemark_server.timeline.service import Timeline
 
 USE_NOTED_MS: Final = 5_000
@@ -401,19 +403,30 @@ class Doors:
         self._publication.discard(table, statements)
 
     def _refused(self, ending: _Ending, decision: CallEnd, *, certain: bool) -> StatementRefused:
-        """Takes a note of a refusal. ``certain``: the call is that of the only statement that is given up."""
-        table_id, why = ending.door.table_id, decision.refusal
+        """Takes a note of a refusal. ``certain``: the call is that of the only statement that is given up.
 
-        def body(mutation: Mutation) -> None:
-            records.retire(mutation.tx, table_id, decision.retire, why, mutation.now_ms)
+        Raises UnknownOutcome if another process has committed some of it meanwhile, so that the refusal is not true.
+        """
+        table, why = ending.table, decision.refusal
+        table_id, location = table.table_id, table.record.location
+
+        def body(mutation: Mutation) -> list[InstantRecord] | None:
+            if committed(mutation.tx, table_id, decision.retire):
+                return None
+            rolled_back = give_up(mutation, table, decision.retire, why)
             records.refuse(mutation.tx, table_id, ending.call, why, mutation.now_ms)
             if decision.retire and not certain:
                 sessions = {ending.call.session, *(one.session for one in decision.retire)}
                 sessions |= {name for name, one in ending.earlier if one.owed}
                 records.doubt(mutation.tx, table_id, sessions, mutation.now_ms + self._doubt_ms)
+            return rolled_back
 
-        self._mutations.run(body)
-        return StatementRefused(why, table=ending.table.name)
+        rolled_back = self._mutations.run(body)
+        if rolled_back is None:
+            raise UnknownOutcome("rows were committed by another process meanwhile")
+        for instant in rolled_back:
+            delete_files(location, instant.instant)
+        return StatementRefused(why, table=table.name)
 
     def _delete(self, table: LakeTable, directories: Sequence[GivenDirectory]) -> None:
         """What is left is found by the sweep."""

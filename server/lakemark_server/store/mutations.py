@@ -27,7 +27,7 @@ from google.protobuf.message import Message
 from lakemark_proto.v1.events_pb2 import COMMITTED, Event, EventKind
 from lakemark_server.context import caller
 from lakemark_server.context.clock import ClockMs
-from lakemark_server.kv import Store, Transaction
+from lakemark_server.kv import ReadTransaction, Store, Transaction
 from lakemark_server.metrics.process import COMMITS, EVENTS_TOLD
 from lakemark_server.store import event_log, requests
 
@@ -76,6 +76,14 @@ class Mutation:
         response = body(self)
         requests.record(self.tx, request_id, kind, response, self.now_ms)
         return Outcome(response, False)
+
+
+def answered(tx: ReadTransaction, request_id: str, kind: str, answer: type[M]) -> M | None:
+    """What ``Mutation.once`` has recorded for a request, without a change; None: nothing, or not any more.
+
+    Raises InvalidArgument as that does.
+    """
+    return requests.find(tx, request_id, kind, answer)
 
 
 class Mutations:

@@ -29,6 +29,7 @@ from lakemark_core.errors import Unavailable
 from lakemark_hms.wire.limits import ServerSettings
 from lakemark_optimizer.arrow import ArrowExecutor
 from lakemark_server.doors import bucket_files, contents, keyed_files, publication, records, statement_rows
+from lakemark_server.doors import service as door_service
 from lakemark_server.doors.keyed_files import AT_ONCE, KeyedFiles
 from lakemark_server.doors.publication import HEARTBEAT_MS
 from lakemark_server.doors.service import DOUBT_MS
@@ -808,3 +809,56 @@ def test_an_instant_is_given_up_if_it_cannot_be_told_that_it_is_alive(
             one.end("k__upsert")
     upsert(spark("bob"), {1: "b"})
     assert there(lake) == {1: "b"}
+
+
+@pytest.mark.parametrize("at", ["open", "write", "commit"])
+def test_what_is_given_up_while_another_process_works_on_it_is_not_committed(
+    lake: Client, service: Service, another: Another, spark: Spark, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """The second application has the user and host of the first, so it may be that one, whose connection broke."""
+    keyed(lake, **{"conflict.policy": "row"})
+    one, other = spark(), spark()
+    directory = one.look_up("k__upsert")
+    one.write_table(directory, rows_of({1: "one"}))
+    other.connect(another())
+    owner, name = {
+        "open": (publication.Publication, "_open"),
+        "write": (KeyedFiles, "write"),
+        "commit": (Timeline, "commit"),
+    }[at]
+    real, meanwhile = getattr(owner, name), threading.Lock()
+
+    def slow(*arguments: Any) -> Any:
+        if meanwhile.acquire(blocking=False):
+            with pytest.raises(REFUSED, match="cannot be told which"):
+                upsert(other, {2: "other"})
+        return real(*arguments)
+
+    monkeypatch.setattr(owner, name, slow)
+    with pytest.raises(REFUSED):
+        one.end("k__upsert")
+    assert meanwhile.locked()
+    assert there(lake) == {}
+    assert service.timeline.open_instants()[0] == []
+
+
+def test_what_is_committed_while_it_is_given_up_is_not_said_to_be_lost(
+    lake: Client, another: Another, spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyed(lake, **{"conflict.policy": "row"})
+    one, other = spark(), spark()
+    one.write_table(one.look_up("k__upsert"), rows_of({1: "one"}))
+    other.connect(another())
+    real, meanwhile = door_service.decide, threading.Lock()
+
+    def slow(*arguments: Any, **named: Any) -> Any:
+        decision = real(*arguments, **named)
+        if meanwhile.acquire(blocking=False):
+            one.end("k__upsert")
+        return decision
+
+    monkeypatch.setattr(door_service, "decide", slow)
+    with pytest.raises(TApplicationException, match="meanwhile"):
+        upsert(other, {2: "other"})
+    other.end("k__upsert")
+    assert there(lake) == {1: "one", 2: "other"}

@@ -11,7 +11,7 @@ from lakemark_proto.store.v1.store_pb2 import InstantRecord
 from lakemark_proto.v1 import timeline_pb2 as pb
 from lakemark_server.admission import usage
 from lakemark_server.kv import ReadTransaction
-from lakemark_server.store import requests
+from lakemark_server.store.mutations import answered
 from lakemark_server.store.requests import check_request_id
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branches import retention
@@ -40,7 +40,7 @@ OWN_REQUESTS: Final[Mapping[Operation, str]] = {
 
 def find_opened(tx: ReadTransaction, table_id: int, request_id: str) -> InstantRecord | None:
     """The instant that an ``OpenJob`` with this id has opened, as it is now; None: there is none, or not any more."""
-    opened = requests.find(tx, request_id, _kind(table_id), InstantRecord)
+    opened = answered(tx, request_id, _kind(table_id), InstantRecord)
     try:
         return None if opened is None else records.instant(tx, table_id, opened.instant)
     except InstantNotFound:
