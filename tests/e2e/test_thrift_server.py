@@ -56,5 +56,5 @@ def test_beeline_writes_and_reads_lake_tables(client: Client, server: ThriftServ
     counted = server.beeline(f"SELECT count(*), count(DISTINCT id) FROM {database}.flights WHERE origin = 'at once'")
     assert counted == [["6", "6"]]
     assert len(client.timeline.versions(f"{database}.flights")) == 9
-    server.beeline(f"DROP TABLE {database}.flights")
+    server.beeline(f"DROP VIEW {database}.flights")
     assert server.beeline(f"SHOW TABLES IN {database}") == []
