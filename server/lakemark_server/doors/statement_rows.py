@@ -9,6 +9,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -21,6 +23,7 @@ from lakemark_core.parquet.stored import check_stored
 from lakemark_core.storage import again
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import (
+    BINARY,
     Char,
     ColumnValue,
     Field,
@@ -76,6 +79,7 @@ class RowReader:
         self._system = system
         self._readers = readers
         self._columns = relaxed(rows.given).data_columns
+        self._texts = {one.name.lower() for one in self._columns if is_textual(one.type) or one.type == BINARY}
         self._key = rows.kind.bucket_fields(rows.schema)
         self._required = _required(rows)
         self.told: dict[bytes, bytes] = {}
@@ -94,10 +98,10 @@ class RowReader:
                 with closing(file):
                     self.told.update(file.metadata.metadata or {})
                     if whole is not None:
-                        yield self._typed(whole)
+                        yield from map(self._typed, pieces(whole))
                         continue
                     for batch in file.iter_batches(batch_size=_batch_rows(file.metadata)):
-                        yield self._typed(pa.Table.from_batches([batch]))
+                        yield from map(self._typed, pieces(pa.Table.from_batches([batch])))
         finally:
             for one in waiting:
                 one.add_done_callback(_close)
@@ -106,8 +110,12 @@ class RowReader:
         """A file that fits; its rows, too, if they are few. Raises InvalidSchema, InvalidFile."""
 
         def read() -> tuple[pq.ParquetFile, pa.Table | None]:
-            # INT96 holds nanoseconds, which reach only from 1677 to 2262; the table's unit has no such limit.
-            file = pq.ParquetFile(path, filesystem=self._system, coerce_int96_timestamp_unit="us", buffer_size=1 << 20)
+            file = self._file(path)
+            texts = self._long_texts(file.metadata)
+            if texts:
+                with closing(file):
+                    # They are small in the file, and in memory as long as they are not decoded.
+                    file = self._file(path, metadata=file.metadata, read_dictionary=texts)
             try:
                 self._check(file.metadata)
                 small = file.metadata.num_rows <= BATCH_ROWS and _decoded_bytes(file.metadata) <= WHOLE_BYTES
@@ -120,6 +128,22 @@ class RowReader:
             return again(self._system, path, read)
         except pa.ArrowInvalid as error:
             raise InvalidFile(f"{path!r} is not a readable parquet file: {error}", path=path) from error
+
+    def _file(self, path: str, **more: Any) -> pq.ParquetFile:
+        # INT96 holds nanoseconds, which reach only from 1677 to 2262; the table's unit has no such limit.
+        return pq.ParquetFile(
+            path, filesystem=self._system, coerce_int96_timestamp_unit="us", buffer_size=1 << 20, **more
+        )
+
+    def _long_texts(self, metadata: pq.FileMetaData) -> list[str]:
+        """The columns of which few values may be repeated so often that they are too large decoded."""
+        largest: dict[str, int] = {}
+        for group in (metadata.row_group(at) for at in range(metadata.num_row_groups)):
+            for column in (group.column(at) for at in range(group.num_columns)):
+                if column.path_in_schema.lower() in self._texts and column.has_dictionary_page:
+                    size_bytes = group.num_rows * column.total_uncompressed_size
+                    largest[column.path_in_schema] = max(size_bytes, largest.get(column.path_in_schema, 0))
+        return [name for name, size_bytes in largest.items() if size_bytes > BATCH_BYTES]
 
     def _check(self, metadata: pq.FileMetaData) -> None:
         rows = self._rows
@@ -206,6 +230,29 @@ def _decoded_bytes(metadata: pq.FileMetaData) -> int:
 def _batch_rows(metadata: pq.FileMetaData) -> int:
     a_row = max(1, _decoded_bytes(metadata) // max(1, metadata.num_rows))
     return max(1, min(BATCH_ROWS, BATCH_BYTES // a_row))
+
+
+def pieces(table: pa.Table) -> Iterator[pa.Table]:
+    """The rows of a table in slices, of which each has at most ``BATCH_BYTES`` of texts once they are decoded, or one
+    row. Texts within structs and lists are not counted."""
+    sizes = np.zeros(table.num_rows, np.int64)
+    for column in table.columns:
+        if pa.types.is_dictionary(column.type):
+            sizes += np.concatenate([_decoded_lengths(chunk) for chunk in column.chunks] or [sizes[:0]])
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < table.num_rows:
+        before = int(ends[start - 1]) if start else 0
+        end = max(start + 1, int(np.searchsorted(ends, before + BATCH_BYTES, side="right")))
+        yield table.slice(start, end - start)
+        start = end
+
+
+def _decoded_lengths(chunk: Any) -> npt.NDArray[np.int64]:
+    """How many bytes each value has; 0: null."""
+    lengths: Any = pc.binary_length(chunk.dictionary)
+    taken: Any = lengths.take(chunk.indices)
+    return np.asarray(taken.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
 def _close(future: Future[tuple[pq.ParquetFile, pa.Table | None]]) -> None:

@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from decimal import Decimal
 from functools import partial
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hmsclient.genthrift.hive_metastore.ttypes import Database, MetaException
+from pyarrow.fs import LocalFileSystem
 from thrift.Thrift import TApplicationException
 from thrift.transport.TTransport import TTransportException
 
@@ -26,6 +28,8 @@ from lakemark import Client, connect
 from lakemark.client.optimization import OptimizationTask
 from lakemark_core.buckets import hash_of_key
 from lakemark_core.errors import Unavailable
+from lakemark_core.table_kind import TableKind
+from lakemark_core.types import INT, STRING, Field, Schema
 from lakemark_hms.wire.limits import ServerSettings
 from lakemark_optimizer.arrow import ArrowExecutor
 from lakemark_server.doors import bucket_files, contents, keyed_files, publication, records, statement_rows
@@ -33,6 +37,7 @@ from lakemark_server.doors import service as door_service
 from lakemark_server.doors.keyed_files import AT_ONCE, KeyedFiles
 from lakemark_server.doors.publication import HEARTBEAT_MS
 from lakemark_server.doors.service import DOUBT_MS
+from lakemark_server.doors.statement_rows import KeyedRows, RowReader
 from lakemark_server.doors.sweep import RETAIN_MS, DoorSweep
 from lakemark_server.process import Service
 from lakemark_server.timeline.service import Timeline
@@ -862,3 +867,21 @@ def test_what_is_committed_while_it_is_given_up_is_not_said_to_be_lost(
         upsert(other, {2: "other"})
     other.end("k__upsert")
     assert there(lake) == {1: "one", 2: "other"}
+
+
+def test_long_texts_that_repeat_are_decoded_bit_by_bit(lake: Client, tmp_path: Path, spark: Spark) -> None:
+    """Spark writes them as a dictionary: small in the file, and large in memory."""
+    rows = 4_000
+    texts = {number: ("ab"[number % 2] * 10_000 if number % 7 else None) for number in range(rows)}
+    path = str(tmp_path / "long.parquet")
+    pq.write_table(rows_of(texts), path)
+    assert Path(path).stat().st_size < 100_000
+    keyed(lake)
+    schema = Schema((Field(1, "id", INT), Field(2, "x", STRING)), (), 1)
+    kind = TableKind(key=("id",), buckets=2)
+    reader = RowReader(KeyedRows("default.k", schema, kind, "", 1), LocalFileSystem(), ThreadPoolExecutor(1))
+    parts = list(reader.tables([path]))
+    assert max(part.nbytes for part in parts) < statement_rows.BATCH_BYTES + 1_000_000
+    assert {key: value for part in parts for key, value in zip(*part.to_pydict().values(), strict=True)} == texts
+    upsert(spark(), texts)
+    assert there(lake) == texts
