@@ -58,35 +58,36 @@ def test_the_last_words_and_the_end_may_come_together(layer: TlsLayer, authority
 
 def test_what_comes_does_not_wait_for_the_whole_of_a_reply(layer: TlsLayer, authority: Authority) -> None:
     client = client_of(layer, authority)
-    request, reply = client.sent(b"request"), bytes(range(256)) * (1 << 18)
-    begun = threading.Event()
-    parts = _Told(layer._tls, begun)
-    layer._tls = parts  # type: ignore[assignment]
+    request, reply = client.sent(b"request"), bytes(range(256)) * (1 << 12)
+    lock = layer._lock = _Lock()  # type: ignore[assignment]
     sent: list[bytes] = []
     worker = threading.Thread(target=lambda: sent.append(layer.sent(reply)))
     worker.start()
-    assert begun.wait(SECONDS)
+    assert lock.given_back.wait(SECONDS)
+    lock.go_on.set()  # for this thread, too
     assert layer.received(request) == b"request"
     assert layer.answers() == b""
-    left = len(reply) - parts.written
     worker.join(SECONDS)
-    assert left > 0
+    assert lock.taken > 3  # by the reply more than once
     assert client.received(sent[0]) == reply
 
 
-class _Told:
-    """TLS that tells when the first part of something is written, and how much has been."""
+class _Lock:
+    """Whoever gives it back first waits until it may go on."""
 
-    def __init__(self, tls: ssl.SSLObject, begun: threading.Event) -> None:
-        self.read = tls.read
-        self.written = 0
-        self._write, self._begun = tls.write, begun
+    def __init__(self) -> None:
+        self.given_back, self.go_on = threading.Event(), threading.Event()
+        self._lock = threading.Lock()
+        self.taken = 0
 
-    def write(self, data: memoryview) -> int:
-        self._begun.set()
-        written = self._write(data)
-        self.written += written
-        return written
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self.taken += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        self.given_back.set()
+        assert self.go_on.wait(SECONDS)
 
 
 def test_a_bad_record_ends_it(layer: TlsLayer, authority: Authority) -> None:
