@@ -393,6 +393,7 @@ def test_tables_are_what_their_changes_say(client: Client, keyed: SparkProcess, 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", range(2, 6))
 @pytest.mark.parametrize("kind", KINDS)
 def test_tables_are_what_their_changes_say_for_long(client: Client, keyed: SparkProcess, kind: str, seed: int) -> None:

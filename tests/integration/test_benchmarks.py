@@ -77,7 +77,9 @@ def test_soak() -> None:
 
 @pytest.mark.slow  # a service and a worker, each for as long as a trend takes
 def test_management() -> None:
-    figures = _run("management", "--minutes", "0.2", "--interval", "0.05", size=["--tables", "200"])
+    figures = _run(
+        "management", "--minutes", "0.2", "--interval", "0.05", "--reader", "python", size=["--tables", "200"]
+    )
 
     assert _positive(figures, {"managed_growth", "unmanaged_growth", "writer_slowdown", "files_ratio", "plans_per_s"})
     assert figures["plans"] == 2

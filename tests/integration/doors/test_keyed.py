@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import fields
 from decimal import Decimal
 from functools import partial
@@ -607,8 +607,8 @@ def _kill(patched: pytest.MonkeyPatch, at: str) -> None:
 
         return called
 
-    def first_only(location: str, pairs: Iterator[tuple[str, str]]) -> None:
-        real_move(location, [next(iter(pairs))])
+    def first_only(location: str, pairs: Iterator[tuple[str, str]], pool: Executor) -> None:
+        real_move(location, [next(iter(pairs))], pool)
         raise _KilledError
 
     real_move = contents.move
