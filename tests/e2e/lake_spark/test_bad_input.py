@@ -16,6 +16,7 @@ pytestmark = pytest.mark.spark
 KEYED = {"lakemark.primary-key": "id", "lakemark.bucket.count": "2", "lakemark.write.mode": "merge-on-read"}
 
 
+@pytest.mark.one_spark
 def test_a_location_that_cannot_be_written_is_told(server: Client, spark: SparkProcess, table: str) -> None:
     location = Path(local_path(server.tables.create(table, "id bigint").location))
     # Permissions would not stop a test that runs as root.
