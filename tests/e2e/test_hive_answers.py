@@ -168,20 +168,21 @@ def test_statistics_of_partitions_are_aggregated_as_by_hive(both: list[Any]) -> 
         assert numbers(found.colStats) == pytest.approx(numbers(theirs.colStats), rel=1e-9, abs=1), turn
 
 
-def numbers(structs: Sequence[h.ColumnStatisticsObj]) -> dict[tuple[str, str], float | None]:
-    """The statistics by column and field."""
-    told: dict[tuple[str, str], float | None] = {}
+def numbers(structs: Sequence[h.ColumnStatisticsObj]) -> dict[tuple[str, str], float]:
+    """The statistics by column and field; what is not known is left out."""
+    told: dict[tuple[str, str], float] = {}
     for one in structs:
         (data,) = (value for value in vars(one.statsData).values() if value is not None)
         for field, value in vars(data).items():
-            told[one.colName, field] = number(value)
+            if value is not None:
+                told[one.colName, field] = number(value)
     return told
 
 
-def number(value: Any) -> float | None:
+def number(value: Any) -> float:
     """A bound or a count as a number."""
     if isinstance(value, h.Date):
         return float(value.daysSinceEpoch)
     if isinstance(value, h.Decimal):
         return float(int.from_bytes(value.unscaled, "big", signed=True) / 10**value.scale)
-    return None if value is None else float(value)
+    return float(value)
