@@ -17,7 +17,7 @@ END_TO_END: Final = "tests/e2e/"
 _VERSION: Final = re.compile(r"\[(spark-\d+\.\d+)")
 WITH_SHARED: Final = frozenset(
     f"{END_TO_END}test_{name}.py"
-    for name in ("harness", "keyed_docs", "keyed_model", "listener", "migration", "readme")
+    for name in ("harness", "hive_answers", "keyed_docs", "keyed_model", "listener", "migration", "readme")
 )
 """Files that take the shared Spark 4.3, or Hive's metastore beside it, whatever the version of a test."""
 _FIRST: Final = "spark-4.3"
