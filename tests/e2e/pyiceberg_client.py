@@ -14,9 +14,15 @@ from pyiceberg.exceptions import CommitFailedException, WaitingForLockException
 TABLE = "ice.events"
 
 
-def main(uri: str, task: str, writer: int, appends: int) -> None:
+def main(uri: str, tasks: str, writer: int, appends: int) -> None:
+    """``tasks``: their names with commas between them, done in their order."""
     locks = {"lock-check-min-wait-time": "0.02", "lock-check-max-wait-time": "0.2", "lock-check-retries": "50"}
     catalog = HiveCatalog("lakemark", uri=uri, **locks)
+    for task in tasks.split(","):
+        _do(catalog, task, writer, appends)
+
+
+def _do(catalog: HiveCatalog, task: str, writer: int, appends: int) -> None:
     if task == "create":
         catalog.create_namespace("ice")
         catalog.create_table(TABLE, schema=_rows(0, 0).schema)
