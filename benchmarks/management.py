@@ -1,7 +1,8 @@
 """What it is worth, and costs, that tables look after themselves: ``scripts/bench management [--json] [--minutes N]``.
 
-One table gets a commit of real parquet every second, and a fixed query reads all of it, again and again: once without
-optimization and once with a planning service and a worker (pyarrow, in a process of its own), half of the time each.
+One table gets a commit of real parquet every second, and a fixed query reads all of it, again and again, in plain Spark
+(``--reader spark``) or by the Python client: once without optimization and once with a planning service and a worker
+(pyarrow, in a process of its own), half of the time each.
 ``managed_growth`` and ``unmanaged_growth``: the median time of the query in the last tenth by that in the first.
 ``writer_slowdown``: commits a second with management by those without. ``files_ratio``: files of the table at the end,
 managed by unmanaged. ``write_amplification``: bytes that optimization wrote by bytes that the writer wrote.
@@ -23,16 +24,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+from tests.e2e.spark_runner import SparkProcess, as_users_run_it, interpreter
 
 from benchmarks import machine
-from benchmarks.service import running_service
+from benchmarks.service import Service, running_service
 from lakemark import Client, connect
 from lakemark_core.types import BIGINT, Field, Schema, assign_ids
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
@@ -54,6 +56,8 @@ from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.timeline.service import Timeline
 
+SPARK: Final = "4.3"
+WARM_UP: Final = 20  # queries: Spark becomes faster meanwhile
 ROWS: Final = 200
 TABLE: Final = "default.stream"
 FRAGMENTS: Final = 8
@@ -69,18 +73,24 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="the last line of standard output is one JSON object")
     parser.add_argument("--minutes", type=float, default=30.0, help="of the stream, both turns together")
     parser.add_argument("--interval", type=float, default=1.0, help="seconds between two commits")
+    parser.add_argument("--reader", choices=("spark", "python"), default="spark", help="who reads the table")
     parser.add_argument("--tables", type=int, default=100_000, help="of the planner")
     arguments = parser.parse_args()
     described = machine.description()
     with tempfile.TemporaryDirectory(prefix="lakemark-bench-") as directory:
         work_dir = Path(directory)
         seconds = arguments.minutes * 30
-        without = _stream(work_dir / "without", seconds, arguments.interval, managed=False)
-        managed = _stream(work_dir / "managed", seconds, arguments.interval, managed=True)
+        by_spark = arguments.reader == "spark"
+        without = _stream(work_dir / "without", seconds, arguments.interval, managed=False, by_spark=by_spark)
+        managed = _stream(work_dir / "managed", seconds, arguments.interval, managed=True, by_spark=by_spark)
         result: dict[str, Any] = {
             "minutes": arguments.minutes,
+            "reader": arguments.reader,
+            "queries": len(managed.queries_s),
             "managed_growth": _growth(managed.queries_s),
             "unmanaged_growth": _growth(without.queries_s),
+            "query_last_s": _last_tenth(managed.queries_s),
+            "query_last_unmanaged_s": _last_tenth(without.queries_s),
             "writer_slowdown": round(managed.commits_per_s / without.commits_per_s, 3),
             "files_ratio": round(managed.files / max(1, without.files), 4),
             "files_managed": managed.files,
@@ -109,16 +119,21 @@ class Turn:
     rewritten_bytes: int = 0
 
 
-def _stream(work_dir: Path, seconds: float, interval_s: float, *, managed: bool) -> Turn:
+def _stream(work_dir: Path, seconds: float, interval_s: float, *, managed: bool, by_spark: bool) -> Turn:
     turn = Turn()
     settings = {"LAKEMARK_OPTIMIZER": str(managed)}
-    with running_service(work_dir, hms=False, settings=settings) as service, connect(service.grpc_address) as client:
+    with running_service(work_dir, hms=by_spark, settings=settings) as service, connect(service.grpc_address) as client:
         properties = {"lakemark.optimize.interval-min-ms": "2000"}
         client.tables.create(TABLE, "id bigint, v double, name string", properties=properties)
         _commit(client, 0)
-        with _worker(service.grpc_address, work_dir) if managed else _nothing():
+        with (
+            _worker(service.grpc_address, work_dir) if managed else _nothing(),
+            _spark_query(service, work_dir) if by_spark else _client_query(service) as query,
+        ):
+            for _ in range(WARM_UP):
+                query()
             ended = threading.Event()
-            reader = threading.Thread(target=_read, args=(service.grpc_address, turn.queries_s, ended))
+            reader = threading.Thread(target=_read, args=(query, turn.queries_s, ended))
             reader.start()
             began, commits = time.monotonic(), 0
             while time.monotonic() - began < seconds:
@@ -152,13 +167,27 @@ def _commit(client: Client, number: int) -> int:
         return sum(file.size_bytes for file in written.files)
 
 
-def _read(address: str, queries_s: list[float], ended: threading.Event) -> None:
-    with connect(address) as client:
-        while not ended.is_set():
-            began = time.monotonic()
-            client.read(TABLE, columns=["id", "v"])
-            queries_s.append(time.monotonic() - began)
-            ended.wait(0.1)
+def _read(query: Callable[[], object], queries_s: list[float], ended: threading.Event) -> None:
+    while not ended.is_set():
+        began = time.monotonic()
+        query()
+        queries_s.append(time.monotonic() - began)
+        ended.wait(0.1)
+
+
+@contextmanager
+def _client_query(service: Service) -> Iterator[Callable[[], object]]:
+    with connect(service.grpc_address) as client:
+        yield lambda: client.read(TABLE, columns=["id", "v"])
+
+
+@contextmanager
+def _spark_query(service: Service, work_dir: Path) -> Iterator[Callable[[], object]]:
+    """Plain Spark, which has nothing of ours."""
+    work = work_dir / "spark"
+    address = f"thrift://127.0.0.1:{service.hms_port}"
+    with SparkProcess(interpreter(SPARK), address, work, settings=as_users_run_it(work)) as spark:
+        yield lambda: spark.sql(f"SELECT count(id), sum(v) FROM {TABLE}")
 
 
 @contextmanager
@@ -188,6 +217,11 @@ def _growth(queries_s: Sequence[float]) -> float | None:
     if not tenth:
         return None
     return round(statistics.median(queries_s[-tenth:]) / statistics.median(queries_s[:tenth]), 3)
+
+
+def _last_tenth(queries_s: Sequence[float]) -> float | None:
+    tenth = len(queries_s) // 10
+    return round(statistics.median(queries_s[-tenth:]), 4) if tenth else None
 
 
 def _planner(work_dir: Path, tables: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from lakemark_core.optimization import FRAGMENTS_PROPERTY, GROUP_PROPERTY, PRIOR
 from lakemark_proto.store.v1.store_pb2 import LakeTableRecord
 from lakemark_proto.v1 import optimization_pb2 as pb
 from lakemark_proto.v1 import timeline_pb2 as t
-from lakemark_proto.v1.types_pb2 import DataFile
+from lakemark_proto.v1.types_pb2 import DataFile, Value
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.events.service import Events
 from lakemark_server.events.upkeep import EventRetention
@@ -38,10 +38,12 @@ from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
 from tests.faulty_store import Faults, FaultyStore, Rates
 from tests.lakes import FLAT, Lake, files
+from tests.optimization_aging import TTL_MS, Aging, Growing
 
 FRAGMENTS = 4
 SLOTS = 2
 RUN_MS_MAX = 90_000
+LOOKS_A_TABLE = 10
 FAULTS = Rates(
     unavailable=0.01, too_old=0.005, conflict=0.05, expired=0.02, unknown_lost=0.02, unknown_done=0.02, disk_full=0.01
 )
@@ -144,7 +146,7 @@ class SimulatedWorker:
                     *(entries.column(name).to_pylist() for name in ("size_bytes", "path", "row_count", "file_group")),
                     strict=True,
                 )
-                if size < task.small_bytes
+                if size < task.small_bytes and (not task.partition or str(path).split("/")[1] == task.partition)
             )
             rows = rows[: files_to_merge([row[0] for row in rows], task.bytes_max)]
             if not rows:
@@ -160,8 +162,11 @@ class SimulatedWorker:
         except LakemarkError:
             work.outcome = pb.TASK_FAILED
             return False
+        directory = f"{task.instant}/{task.partition}/" if task.partition else f"{task.instant}/"
+        values = [Value(text=task.partition.removeprefix("h="))] if task.partition else []
         merged = DataFile(
-            path=f"{task.instant}/g{task.instant}/a.parquet",
+            path=f"{directory}g{task.instant}/a.parquet",
+            partition=values,
             size_bytes=sum(row[0] for row in rows),
             row_count=sum(row[2] for row in rows),
         )
@@ -180,6 +185,8 @@ class SimulatedWorker:
             world.counts[f"refused {error.code}"] += 1
             return pb.TASK_FAILED
         world.counts["committed"] += 1
+        if task.table_id in world.aging:
+            world.aging[task.table_id].merged(committed.version, *(work.added or ()), work.removed, task.planned_ms)
         world.committed.setdefault(TaskId(task.table_id, task.instant), set()).add(committed.version)
         return pb.TASK_DONE
 
@@ -187,7 +194,7 @@ class SimulatedWorker:
 class World:
     """``step`` does one random thing; ``check`` holds the invariants; ``finish`` lets everything come to an end."""
 
-    def __init__(self, lake: Lake, seed: int, tables: int, workers: int) -> None:
+    def __init__(self, lake: Lake, seed: int, tables: int, workers: int, aging: int = 2, growing: int = 1) -> None:
         self.lake, self.rng, self.clock = lake, random.Random(seed), lake.clock
         self.counts: Counter[str] = Counter()
         self.committed: dict[TaskId, set[int]] = {}
@@ -207,6 +214,14 @@ class World:
             )
             table = lake.catalog.create_lake_table(record, FLAT)
             self.tables[table.table_id] = table
+        self.plain = list(self.tables.values())
+        own = [
+            Aging(lake, f"aging{number}", self.groups[number % 2], FRAGMENTS, by_hour=number % 2 == 0)
+            for number in range(aging)
+        ]
+        self.aging = {one.table.table_id: one for one in own}
+        self.tables |= {one.table.table_id: one.table for one in own}
+        self.growing = [Growing(lake, f"growing{number}", "a") for number in range(growing)]
         self.optimization = Optimization(lake.store, lake.snapshots, lake.clock)
         self.optimization.set_group("a", pb.PRIORITY)
         self.optimization.set_group("b", pb.FIFO, quota_ms=1_800_000)
@@ -219,11 +234,17 @@ class World:
     def step(self) -> None:
         rng = self.rng
         match rng.choices(
-            ("commit", "plan", "work", "time", "long", "die", "planner", "user", "overwrite"),
-            (30, 15, 60, 10, 0.6, 0.6, 0.6, 1, 0.6),
+            ("commit", "plan", "work", "time", "long", "die", "planner", "user", "overwrite", "age", "grow", "hour"),
+            (30, 15, 60, 10, 0.6, 0.6, 0.6, 1, 0.6, 12, 4, 1.5),
         )[0]:
             case "commit":
-                self.append(rng.choice(list(self.tables.values())))
+                self.append(rng.choice(self.plain))
+            case "age":
+                rng.choice(list(self.aging.values())).act(rng, self.optimization)
+            case "grow":
+                rng.choice(self.growing).act(rng)
+            case "hour":
+                self.clock.advance(rng.randrange(TTL_MS))
             case "plan":
                 self.plan(rng.choice(self.planners))
             case "work":
@@ -240,15 +261,17 @@ class World:
             case "planner":
                 self.planners[rng.randrange(2)] = self._planner()
             case "user":
-                self._user(rng.choice(list(self.tables.values())))
+                self._user(rng.choice(self.plain))
             case "overwrite":
-                self._overwrite(rng.choice(list(self.tables.values())))
+                self._overwrite(rng.choice(self.plain))
 
     def plan(self, planner: PlannerThread) -> None:
         try:
             self.counts["planned"] += planner.once()
         except LakemarkError as error:
             self.counts[f"round {error.code}"] += 1
+        for one in (*self.aging.values(), *self.growing):
+            one.observe()
 
     def append(self, table: LakeTable) -> None:
         instant = self.lake.open(table)
@@ -305,10 +328,16 @@ class World:
         open_instants, _ = self.lake.timeline.instants(
             table.table_id, states=frozenset({t.REQUESTED, t.INFLIGHT}), limit=1_000
         )
-        own = {TaskId(table.table_id, one.instant) for one in open_instants if one.owner == OWNER}
+        own = {
+            TaskId(table.table_id, one.instant)
+            for one in open_instants
+            if one.owner == OWNER and one.operation != t.OVERWRITE_PARTITIONS  # by which old partitions go
+        }
         assert own <= names, "an instant of the optimizer without a task"
+        aging = self.aging.get(table.table_id)
+        rows = self.rows[table.table_id] if aging is None else aging.rows
         found = self.lake.snapshots.snapshot("", "default", table.record.name, SnapshotReference()).snapshot
-        assert found.rows == self.rows[table.table_id], "rows were lost, or are there twice"
+        assert found.rows == rows, "rows were lost, or are there twice"
 
     def _check_quota(self) -> None:
         settings = self.lake.store.read(lambda tx: records.group(tx, "b"))
@@ -321,15 +350,17 @@ class World:
         """Nothing fails any more, and nobody writes: in the end nothing is left to do."""
         with self.faults.quiet():
             self.optimization.set_group("b", quota_ms=0)
-            for table in self.tables.values():
+            for table in self.plain:
                 self.optimization.resume(table)
+            for aging in self.aging.values():
+                aging.let_go(self.optimization)
             for worker in self.workers:
                 worker.worker_id, worker.work = "", []
             self.clock.advance(3_700_000)  # what was taken is lost; quotas and pauses are over
             planner = self._planner()
             calls = Tasks(self.lake.store, self.clock)
             for _ in range(400 + 40 * len(self.tables)):
-                planner.once()
+                self.plan(planner)
                 for worker in self.workers:
                     worker.act(calls)
                 self.clock.advance(1_000)
@@ -337,9 +368,20 @@ class World:
                     break
             self.check()
             assert self._left() == [], "starved"
-            assert list(verify(self.lake.store)) == []
+            self._let_everything_age(planner)
+            problems = list(verify(self.lake.store))
+            assert not problems, problems
             ended = {task_id(run) for run in self._runs() if run.state == pb.TASK_DONE}
             assert {name for name in self.committed if name.table_id in self.tables} <= ended
+
+    def _let_everything_age(self, planner: PlannerThread) -> None:
+        for _ in range(LOOKS_A_TABLE * (1 + len(self.aging) + len(self.growing))):
+            self.clock.advance(TTL_MS // 4)
+            self.plan(planner)
+        assert not any(one.files for one in self.aging.values()), "old partitions stay for ever"
+        assert not any(one.too_large() for one in self.growing), "buckets stay too large"
+        self.counts["departed"] = sum(one.departed for one in self.aging.values())
+        self.counts["splits"] = sum(one.splits for one in self.growing)
 
     def _left(self) -> list[str]:
         left = []

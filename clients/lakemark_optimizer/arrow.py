@@ -33,9 +33,9 @@ class ArrowExecutor:
         if task.buckets:
             table = client.tables.get(task.table)
             if table.conflict_policy == "row":
-                raise UnsupportedOperation("deltas of tables with policy 'row' are folded by Spark")
+                raise UnsupportedOperation("deltas of tables with policy 'row' are compacted by Spark")
             if table.table_kind.directory is not None:
-                raise UnsupportedOperation("deltas of tables whose buckets split and merge are folded by Spark")
+                raise UnsupportedOperation("deltas of tables whose buckets split and merge are compacted by Spark")
         where = where_of(client, task)
         operation: Literal["compact", "cluster"] = "compact" if task.buckets else "cluster"
         with client.begin(
@@ -45,7 +45,7 @@ class ArrowExecutor:
                 return Result("done", version=writer.commit().version)
             plan = client.plan(task.table, where, version=writer.read_version)
             limits = RunLimits(task.small_bytes, task.bytes_max)
-            pieces = _folds(plan, limits) if task.buckets else self._merges(task, plan, limits)
+            pieces = _compactions(plan, limits) if task.buckets else self._merges(task, plan, limits)
             if not pieces:
                 told = "there is nothing to merge any more"
                 writer.rollback(told)
@@ -59,7 +59,7 @@ class ArrowExecutor:
             for piece in pieces:
                 if cancelled.is_set():
                     raise FailedPrecondition("the task was given to another worker")
-                added += _written_again(plan, piece, writer, folded=task.buckets)
+                added += _written_again(plan, piece, writer, compacted=task.buckets)
             commit = writer.commit(added, removed=[file.path for file in files], metadata={METADATA: task.kind})
             return Result("done", version=commit.version)
 
@@ -71,8 +71,8 @@ class ArrowExecutor:
         return bins_of(limits.fragments(without_deltas(plan.files())), target)
 
 
-def _folds(plan: Plan, limits: RunLimits) -> list[list[DataFile]]:
-    """The files of each file group that has deltas to fold."""
+def _compactions(plan: Plan, limits: RunLimits) -> list[list[DataFile]]:
+    """The files of each file group that has deltas to compact."""
     files = plan.files()
     changed = {(file.partition, file.file_group) for file in files if file.kind == "delta" and not file.keeps_deletes}
     taken = limits.groups([file for file in files if (file.partition, file.file_group) in changed])
@@ -82,14 +82,14 @@ def _folds(plan: Plan, limits: RunLimits) -> list[list[DataFile]]:
     return list(groups.values())
 
 
-def _written_again(plan: Plan, files: Sequence[DataFile], writer: Writer, *, folded: bool) -> list[DataFile]:
-    """The files in the places of ``files``, which are of one partition (and, if ``folded``, of one file group).
+def _written_again(plan: Plan, files: Sequence[DataFile], writer: Writer, *, compacted: bool) -> list[DataFile]:
+    """The files in the places of ``files``, which are of one partition (and, if ``compacted``, of one file group).
 
     Raises FailedPrecondition if a merge has not as many rows as before.
     """
     rows = read_files(plan, files)
     written = write_table(rows, writer).files
-    if folded:
+    if compacted:
         one = files[0]
         return [replace(file, file_group=one.file_group, bucket=one.bucket) for file in written]
     before, after = (sum(file.row_count for file in some) for some in (files, written))

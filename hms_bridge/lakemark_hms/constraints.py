@@ -221,6 +221,23 @@ def structs_of(kind: Kind, table: TableNames, record: ConstraintRecord) -> list[
     ]
 
 
+def told_structs(kind: Kind, table: TableNames, record: ConstraintRecord) -> list[bytes]:
+    """The serialized structs of a constraint that was added: those of a client, with names as the service has them.
+
+    Of a foreign key's parent they have what the client sent, since the parent may be dropped by now.
+    """
+    structs = structs_of(kind, table, record)
+    if kind is not FOREIGN_KEY:
+        return structs
+    told = []
+    for one, column in zip(structs, record.parent_columns, strict=True):
+        sent = decode_struct(SQLForeignKey, one)
+        database = database_name(sent.pktable_db, table.catalog).name
+        names = {_PARENT_DATABASE: database, _PARENT_TABLE: (sent.pktable_name or "").lower(), _PARENT_COLUMN: column}
+        told.append(patch(one, {number: (STRING, string_value(text)) for number, text in names.items()}))
+    return told
+
+
 def foreign_structs(key: ForeignKey, catalog: str) -> list[bytes]:
     """The serialized structs of a foreign key, under the names that both of its tables have now."""
     child, parent = _names(key.child, catalog), _names(key.parent, catalog)

@@ -21,6 +21,8 @@ def test_small_worlds(tmp_path: Path, seed: int) -> None:
         world.check()
         world.finish()
         assert world.counts["committed"] > 0
+        assert world.counts["departed"] > 0
+        assert world.counts["splits"] > 0
         assert world.faults.hits
 
 
@@ -29,7 +31,7 @@ def test_small_worlds(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(100, 104))
 def test_large_worlds(tmp_path: Path, seed: int) -> None:
     with open_lake(tmp_path) as lake:
-        world = World(lake, seed, tables=1_000, workers=16)
+        world = World(lake, seed, tables=1_000, workers=16, aging=8, growing=4)
         for step in range(50_000):
             world.step()
             if step % 5_000 == 0:

@@ -20,8 +20,8 @@ from lakemark_hms.bridge import HmsBridge
 from lakemark_server.kv import Store
 from lakemark_server.verify import verify
 from lakemark_thrift import ttypes
-from lakemark_thrift.ttypes import SQLCheckConstraint, SQLDefaultConstraint, SQLNotNullConstraint, SQLUniqueConstraint
 from tests.integration.conftest import Client
+from tests.integration.hms_constraints import constrained_table
 from tests.integration.hms_objects import table
 from tests.integration.hms_raw import Raw
 
@@ -161,30 +161,7 @@ def test_a_foreign_key_is_dropped_by_its_parent_as_in_hive(tables: Client) -> No
 
 
 def test_constraints_of_all_kinds_come_with_a_new_table(raw: Raw) -> None:
-    own = {"catName": "hive", "table_db": "default", "table_name": "t"}
-    sent = ttypes.CreateTableRequest(
-        table=ttypes.Table(
-            tableName="t",
-            dbName="default",
-            sd=ttypes.StorageDescriptor(
-                cols=[ttypes.FieldSchema("a", "int"), ttypes.FieldSchema("b", "int")], serdeInfo=ttypes.SerDeInfo()
-            ),
-            parameters={},
-        ),
-        primaryKeys=[ttypes.SQLPrimaryKey("default", "t", "a", 1, "p", False, False, True)],
-        foreignKeys=[
-            ttypes.SQLForeignKey("default", "t", "a", "default", "t", "b", 1, 0, 0, "f", None, False, False, True)
-        ],
-        uniqueConstraints=[
-            SQLUniqueConstraint(**own, column_name="a", key_seq=1, uk_name="u1"),
-            SQLUniqueConstraint(**own, column_name="b", key_seq=2, uk_name="u1"),
-            SQLUniqueConstraint(**own, column_name="b", key_seq=1, uk_name="u2"),
-        ],
-        notNullConstraints=[SQLNotNullConstraint(**own, column_name="a"), SQLNotNullConstraint(**own, column_name="b")],
-        defaultConstraints=[SQLDefaultConstraint(**own, column_name="b", default_value="7", dc_name="d")],
-        checkConstraints=[SQLCheckConstraint(**own, check_expression="a > b", dc_name="c", enable_cstr=True)],
-    )
-    raw.call("create_table_req", request=sent)
+    raw.call("create_table_req", request=constrained_table())
     asked = ttypes.AllTableConstraintsRequest(dbName="default", tblName="T", catName="hive")
     every = raw.call("get_all_table_constraints", request=asked).success.allTableConstraints
     assert [(one.pk_name, one.column_name, one.catName) for one in every.primaryKeys] == [("p", "a", "hive")]

@@ -24,6 +24,7 @@ from lakemark_server.events import upkeep
 from lakemark_server.events.upkeep import EventRetention, LogUpkeep
 from lakemark_thrift import ttypes
 from tests.integration.conftest import Client, Connect
+from tests.integration.hms_constraints import constrained_table
 from tests.integration.hms_notifications import (
     external,
     function,
@@ -67,6 +68,13 @@ FIELDS = {
         "txnid", "writeId", "timestamp", *_HEAD, "database", "table", "partition", "tableObjJson", "partitionObjJson",
         "files",
     ],
+    "ADD_PRIMARYKEY": [*_HEAD, "timestamp", "primaryKeyListJson"],
+    "ADD_FOREIGNKEY": [*_HEAD, "timestamp", "foreignKeyListJson"],
+    "ADD_UNIQUECONSTRAINT": [*_HEAD, "timestamp", "uniqueConstraintListJson"],
+    "ADD_NOTNULLCONSTRAINT": [*_HEAD, "timestamp", "notNullConstraintListJson"],
+    "ADD_DEFAULTCONSTRAINT": [*_HEAD, "timestamp", "defaultConstraintListJson"],
+    "ADD_CHECKCONSTRAINT": [*_HEAD, "timestamp", "checkConstraintListJson"],
+    "DROP_CONSTRAINT": [*_HEAD, "catName", "dbName", "tableName", "constraintName", "timestamp"],
     "RELOAD": ["timestamp", *_HEAD, "db", "table", "tableObjJson", "ptnObjJson", "refreshEvent"],
 }  # fmt: skip
 
@@ -276,6 +284,41 @@ def test_statistics(client: Client) -> None:
     client.delete_partition_column_statistics("default", "t", "p=1", None)
     deleted = last_message(client, "DELETE_PART_COL_STAT_EVENT")
     assert (deleted["colName"], deleted["partName"], deleted["partValues"]) == (None, "p=1", ["1"])
+
+
+def test_constraints(client: Client, raw: Raw, start: int) -> None:
+    raw.call("create_table_req", request=constrained_table())
+    raw.call("drop_constraint", req=ttypes.DropConstraintRequest(dbname="Default", tablename="T", constraintname="U1"))
+    events = following(client, start)
+    assert types(events) == [
+        "CREATE_TABLE",
+        "ADD_PRIMARYKEY",
+        "ADD_FOREIGNKEY",
+        "ADD_UNIQUECONSTRAINT",
+        "ADD_NOTNULLCONSTRAINT",
+        "ADD_DEFAULTCONSTRAINT",
+        "ADD_CHECKCONSTRAINT",
+        "DROP_CONSTRAINT",
+    ]
+    assert {(event.dbName, event.tableName) for event in events} == {("default", "t")}
+    (key,) = last_message(client, "ADD_PRIMARYKEY")["primaryKeyListJson"]
+    assert {number: plain(key)[number] for number in (1, 2, 3, 4, 5, 9)} == {
+        1: "default", 2: "t", 3: "a", 4: 1, 5: "p", 9: "hive",
+    }  # fmt: skip
+    (reference,) = last_message(client, "ADD_FOREIGNKEY")["foreignKeyListJson"]
+    assert [plain(reference)[number] for number in (1, 2, 3, 4, 5, 6, 7, 10)] == [
+        "default", "t", "a", "default", "t", "b", 1, "f",
+    ]  # fmt: skip
+    unique = map(plain, last_message(client, "ADD_UNIQUECONSTRAINT")["uniqueConstraintListJson"])
+    assert [(one[6], one[4], one[5]) for one in unique] == [("u1", "a", 1), ("u1", "b", 2), ("u2", "b", 1)]
+    assert len(last_message(client, "ADD_NOTNULLCONSTRAINT")["notNullConstraintListJson"]) == 2
+    (default,) = map(plain, last_message(client, "ADD_DEFAULTCONSTRAINT")["defaultConstraintListJson"])
+    assert (default[5], default[6]) == ("7", "d")
+    (check,) = map(plain, last_message(client, "ADD_CHECKCONSTRAINT")["checkConstraintListJson"])
+    assert (check[5], check[6], check[7]) == ("a > b", "c", 1)
+    dropped = last_message(client, "DROP_CONSTRAINT")
+    assert (dropped["catName"], dropped["dbName"], dropped["tableName"]) == ("hive", "default", "t")
+    assert dropped["constraintName"] == "u1"
 
 
 # -- what clients tell

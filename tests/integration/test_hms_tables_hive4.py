@@ -273,3 +273,17 @@ def test_swaps_change_columns_together_with_what_they_expect(client: Client) -> 
     with pytest.raises(MetaException, match="modified"):
         client.alter_table_with_environment_context("default", "t", new, EnvironmentContext(expected))
     assert client.get_table("default", "t").sd.cols == columns("a int")
+
+
+# -- a table that is not created yet ----------------------------------------------------------------------------------
+
+
+def test_a_table_is_not_changed_on_its_way_to_be_created(raw: Raw, client: Client) -> None:
+    """HiveServer2 4 asks before each CREATE TABLE AS SELECT."""
+    new = plain("t", dbName="@hive#default", parameters={"k": "v"}, tableType="EXTERNAL_TABLE")
+    asked = ttypes.CreateTableRequest(table=new)
+    made = raw.call("translate_table_dryrun", request=asked).success
+    assert (made.catName, made.parameters, made.tableType) == ("hive", {"k": "v"}, "EXTERNAL_TABLE")
+    made.catName = None
+    assert made == new
+    assert client.get_all_tables("default") == []

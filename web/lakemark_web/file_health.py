@@ -98,7 +98,7 @@ class FileTotals:
     @property
     def score(self) -> int:
         """100: nothing to gain. Else the share of files that would be left if small files were merged, and delta files
-        folded into their base files, in percent."""
+        compacted into their base files, in percent."""
         gain = (self.avoidable if self.avoidable >= AVOIDABLE_MIN else 0) + self.deltas
         return 100 if not gain else 100 - 100 * min(gain, self.files) // self.files
 

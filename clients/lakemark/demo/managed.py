@@ -1,4 +1,4 @@
-"""A table that looks after itself: small files are folded while they are written and read, and the reasons are told."""
+"""A table that looks after itself: small files are merged while they are written and read, and the reasons are told."""
 
 from __future__ import annotations
 

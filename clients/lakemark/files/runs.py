@@ -30,7 +30,7 @@ class RunLimits:
         return taken
 
     def groups(self, files: Sequence[DataFile]) -> list[DataFile]:
-        """The files of file groups that are folded: those with most deltas first, at least one group."""
+        """The files of file groups that are compacted: those with most deltas first, at least one group."""
         groups: dict[tuple[tuple[ColumnValue, ...], str], list[DataFile]] = {}
         for file in files:
             groups.setdefault((file.partition, file.file_group), []).append(file)

@@ -30,8 +30,9 @@ from lakemark_hms.partition_objects import values_of_name, with_columns
 from lakemark_hms.services import Services
 from lakemark_hms.table_checks import check_stored_as, check_table, columns_of
 from lakemark_hms.wire.codec import decode_struct
-from lakemark_hms.wire.cut import Cut, fields
+from lakemark_hms.wire.cut import STRING, Cut, fields, patch
 from lakemark_hms.wire.dispatch import Call
+from lakemark_hms.wire.splice import reply_struct, string_value
 from lakemark_server.admission.ranks import Rank
 from lakemark_server.catalog.constraints import Decision
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition
@@ -56,6 +57,7 @@ _FIELDS: Final = {PRIMARY_KEY: 2, UNIQUE: 4, FOREIGN_KEY: 3, NOT_NULL: 5, DEFAUL
 _WITH_CONSTRAINTS: Final = {kind: (field,) for kind, field in _FIELDS.items()}
 _CREATE_REQUEST: Final = {kind: (1, field + 1) for kind, field in _FIELDS.items()}
 _COLUMNS = 1
+_CATALOG = 17
 
 
 class TableChanges(Subject, title="Changes of tables"):
@@ -81,6 +83,13 @@ class TableChanges(Subject, title="Changes of tables"):
     def create_req(self, call: Call) -> None:
         sent = given_struct(call, Table, 1, 1)
         self._create(sent, _constraints(call, _CREATE_REQUEST))
+
+    @method("translate_table_dryrun", Rank.READ)
+    def as_it_would_be(self, call: Call) -> bytes:
+        """The table of a ``CREATE TABLE AS SELECT`` of Hive 4: as it was sent, since nothing translates tables here."""
+        sent = given_struct(call, Table, 1, 1)
+        catalog = given_database(sent.value.dbName, sent.value.catName).catalog
+        return reply_struct(call.name, call.seqid, patch(sent.raw, {_CATALOG: (STRING, string_value(catalog))}))
 
     def _create(self, sent: Cut[Table], constraints: Decision | None = None) -> None:
         table = sent.value

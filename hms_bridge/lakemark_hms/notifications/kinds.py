@@ -33,8 +33,17 @@ _TYPES: Final = {
     pb.PARTITIONS_ALTERED: ALTER_PARTITION,
     pb.PARTITIONS_TRUNCATED: ALTER_PARTITION,
     pb.PARTITIONS_DROPPED: "DROP_PARTITION",
+    pb.CONSTRAINT_DROPPED: "DROP_CONSTRAINT",
     pb.FUNCTION_CREATED: "CREATE_FUNCTION",
     pb.FUNCTION_DROPPED: "DROP_FUNCTION",
+}
+_OF_CONSTRAINTS: Final = {
+    "PRIMARY_KEY": "ADD_PRIMARYKEY",
+    "FOREIGN_KEY": "ADD_FOREIGNKEY",
+    "UNIQUE": "ADD_UNIQUECONSTRAINT",
+    "NOT_NULL": "ADD_NOTNULLCONSTRAINT",
+    "DEFAULT": "ADD_DEFAULTCONSTRAINT",
+    "CHECK": "ADD_CHECKCONSTRAINT",
 }
 _OF_PARTITIONS: Final = frozenset(
     {pb.PARTITIONS_ADDED, pb.PARTITIONS_ALTERED, pb.PARTITIONS_TRUNCATED, pb.PARTITIONS_DROPPED}
@@ -53,6 +62,9 @@ def event_type(event: Event) -> str:
         change = event.statistics_change
         what = "DELETE" if change.deleted else "UPDATE"
         return f"{what}_PART_COL_STAT_EVENT" if change.partition else f"{what}_TBL_COL_STAT_EVENT"
+    if kind == pb.CONSTRAINTS_ADDED:
+        added = event.constraints_change.constraints
+        return _OF_CONSTRAINTS.get(added[0].type if added else "") or own_type(kind)
     if kind == pb.CLIENT_NOTED and event.note.what in _NOTES:
         return _NOTES[event.note.what]
     return _TYPES.get(kind) or own_type(kind)

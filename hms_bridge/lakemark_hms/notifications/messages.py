@@ -16,17 +16,28 @@ from google.protobuf import json_format
 from lakemark_core.errors import PartitionNotFound
 from lakemark_core.types import partition_name
 from lakemark_core.types.partitions import parse_partition_name
+from lakemark_hms.constraints import (
+    CHECK,
+    DEFAULT,
+    FOREIGN_KEY,
+    NOT_NULL,
+    PRIMARY_KEY,
+    UNIQUE,
+    Kind,
+    told_structs,
+)
 from lakemark_hms.notifications import kinds
 from lakemark_hms.notifications.formats import Message
 from lakemark_hms.notifications.tables import TableTexts, ToldTable, ToldTables
 from lakemark_hms.notifications.thrift_json import struct_json
-from lakemark_hms.objects import database_struct
+from lakemark_hms.objects import TableNames, database_struct
 from lakemark_hms.partition_objects import ending_of, full_struct, undetailed
 from lakemark_hms.services import Services
 from lakemark_hms.wire.codec import decode_struct, encode_struct
 from lakemark_hms.wire.cut import STRING
 from lakemark_hms.wire.splice import string_value, struct, struct_field, struct_list_field, value_field
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
+from lakemark_proto.store.v1.warehouse_pb2 import ConstraintRecord
 from lakemark_proto.v1 import events_pb2 as pb
 from lakemark_proto.v1 import timeline_pb2
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE, Database, Table
@@ -229,6 +240,31 @@ class Messages:
             | of_place
         )
 
+    # -- constraints
+
+    def _added_constraints(self, event: Event) -> Message:
+        kind, field = _CONSTRAINTS[event.constraints_change.constraints[0].type]
+        names = TableNames(event.catalog, event.database, event.table)
+        records = [
+            ConstraintRecord(
+                kind=kind.kind, name=one.name, columns=one.columns, parent_columns=one.parent_columns, hive=one.hive
+            )
+            for one in event.constraints_change.constraints
+        ]
+        texts = [
+            struct_json(one, kind.struct.thrift_spec) for record in records for one in told_structs(kind, names, record)
+        ]
+        return _head() | {"timestamp": _seconds(event), field: texts}
+
+    def _dropped_constraint(self, event: Event) -> Message:
+        return _head() | {
+            "catName": event.catalog,
+            "dbName": event.database,
+            "tableName": event.table,
+            "constraintName": event.constraints_change.constraints[0].name,
+            "timestamp": _seconds(event),
+        }
+
     # -- files
 
     def _inserted(self, event: Event) -> Message:
@@ -310,6 +346,16 @@ class Messages:
         }
 
 
+_CONSTRAINTS: Final[Mapping[str, tuple[Kind, str]]] = {
+    "PRIMARY_KEY": (PRIMARY_KEY, "primaryKeyListJson"),
+    "FOREIGN_KEY": (FOREIGN_KEY, "foreignKeyListJson"),
+    "UNIQUE": (UNIQUE, "uniqueConstraintListJson"),
+    "NOT_NULL": (NOT_NULL, "notNullConstraintListJson"),
+    "DEFAULT": (DEFAULT, "defaultConstraintListJson"),
+    "CHECK": (CHECK, "checkConstraintListJson"),
+}
+"""By the type of a constraint: how it is converted, and the field of the message that lists those of this type."""
+
 _MAKERS: Final[Mapping[str, Callable[[Messages, Event], Message]]] = {
     "CREATE_DATABASE": Messages._database,
     "ALTER_DATABASE": Messages._altered_database,
@@ -326,6 +372,13 @@ _MAKERS: Final[Mapping[str, Callable[[Messages, Event], Message]]] = {
     "UPDATE_PART_COL_STAT_EVENT": Messages._updated_statistics,
     "DELETE_TBL_COL_STAT_EVENT": Messages._deleted_statistics,
     "DELETE_PART_COL_STAT_EVENT": Messages._deleted_statistics,
+    "ADD_PRIMARYKEY": Messages._added_constraints,
+    "ADD_FOREIGNKEY": Messages._added_constraints,
+    "ADD_UNIQUECONSTRAINT": Messages._added_constraints,
+    "ADD_NOTNULLCONSTRAINT": Messages._added_constraints,
+    "ADD_DEFAULTCONSTRAINT": Messages._added_constraints,
+    "ADD_CHECKCONSTRAINT": Messages._added_constraints,
+    "DROP_CONSTRAINT": Messages._dropped_constraint,
     kinds.INSERT: Messages._inserted,
     kinds.ACID_WRITE: Messages._acid_write,
     kinds.RELOAD: Messages._reload,

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, cast
 
 from lakemark_core.errors import AlreadyExists, FailedPrecondition, LimitExceeded, NotFound, TableNotFound
 from lakemark_proto.store.v1.warehouse_pb2 import ConstraintRecord, HiveTableRecord
-from lakemark_server.catalog import warehouse_records
+from lakemark_server.catalog import events, warehouse_records
 from lakemark_server.catalog.warehouse_records import HiveTable
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.store.keyspace import CONSTRAINTS, REFERENCES
@@ -75,7 +75,7 @@ class Constraints:
         def body(mutation: Mutation) -> None:
             table = warehouse_records.load_table(mutation.tx, catalog, database, name)
             warehouse_records.require_table(mutation.tx, table)
-            put_new(mutation.tx, table, decide(Surroundings(mutation.tx, catalog), table))
+            put_new(mutation, table, decide(Surroundings(mutation.tx, catalog), table))
 
         self._mutations.run(body)
 
@@ -89,12 +89,14 @@ class Constraints:
         def body(mutation: Mutation) -> None:
             tx = mutation.tx
             table = warehouse_records.load_table(tx, catalog, database, name)
-            own = [(table.table_id, one.name) for one in of_table(tx, table.table_id) if one.name == lowered]
-            gone = own + [(child, one) for child, one in references(tx, table.table_id) if one == lowered]
+            children = [child for child, one in references(tx, table.table_id) if one == lowered]
+            owners = dict.fromkeys((table.table_id, *children))
+            gone = {owner: one for owner in owners if (one := _find(tx, owner, lowered)) is not None}
             if not gone:
                 raise NotFound(f"table {table.label} has no constraint {lowered}", constraint=lowered)
-            for table_id, one in gone:
-                _clear(tx, table_id, one)
+            for owner in gone:
+                _clear(tx, owner, lowered)
+            mutation.tell(events.of_dropped_constraint(table, list(gone.values())))
 
         self._mutations.run(body)
 
@@ -134,8 +136,9 @@ class Constraints:
         return self._store.read(body)
 
 
-def put_new(tx: Transaction, table: HiveTable, added: Sequence[ConstraintRecord]) -> None:
-    """Adds constraints to a table. Raises AlreadyExists for a name, FailedPrecondition, LimitExceeded."""
+def put_new(mutation: Mutation, table: HiveTable, added: Sequence[ConstraintRecord]) -> None:
+    """Adds constraints to a table, and tells so. Raises AlreadyExists for a name, FailedPrecondition, LimitExceeded."""
+    tx = mutation.tx
     mine = of_table(tx, table.table_id)
     names = {one.name for one in mine} | {name for _, name in references(tx, table.table_id)}
     has_key = any(one.kind == ConstraintRecord.PRIMARY_KEY for one in mine)
@@ -161,6 +164,8 @@ def put_new(tx: Transaction, table: HiveTable, added: Sequence[ConstraintRecord]
         tx.set(CONSTRAINTS.key(table.table_id, one.name), one.SerializeToString())
         if one.kind == ConstraintRecord.FOREIGN_KEY:
             tx.set(REFERENCES.key(one.parent_id, table.table_id, one.name), b"")
+    for event in events.of_constraints(table, added):
+        mutation.tell(event)
 
 
 def leave(tx: Transaction, table_id: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
+from lakemark_proto.store.v1.warehouse_pb2 import ConstraintRecord
 from lakemark_proto.v1 import events_pb2 as pb
 from lakemark_proto.v1.catalog_pb2 import Table
 from lakemark_proto.v1.events_pb2 import Event
@@ -166,6 +167,31 @@ def of_statistics(
     return _in_table(pb.STATISTICS_CHANGED, table, statistics_change=change)
 
 
+def of_constraints(table: HiveTable, constraints: Sequence[ConstraintRecord]) -> Iterator[Event]:
+    """One event for all of a type, as in Hive, in the order in which Hive tells them."""
+    for kind in ConstraintRecord.Kind.values():
+        of_kind = [one for one in constraints if one.kind == kind]
+        if of_kind:
+            told = [
+                pb.Constraint(
+                    type=ConstraintRecord.Kind.Name(kind),
+                    name=one.name,
+                    columns=one.columns,
+                    parent_columns=one.parent_columns,
+                    parent_table_id=one.parent_id,
+                    hive=one.hive,
+                )
+                for one in of_kind
+            ]
+            yield _in_table(pb.CONSTRAINTS_ADDED, table, constraints_change=pb.ConstraintsChange(constraints=told))
+
+
+def of_dropped_constraint(table: HiveTable, gone: Sequence[ConstraintRecord]) -> Event:
+    """``gone``: that of the table, or the foreign keys of one name that refer to it, which may be many."""
+    told = [pb.Constraint(type=ConstraintRecord.Kind.Name(one.kind), name=one.name) for one in gone]
+    return _in_table(pb.CONSTRAINT_DROPPED, table, constraints_change=pb.ConstraintsChange(constraints=told))
+
+
 def of_note(table: HiveTable, note: pb.ClientNote, request_id: str) -> Event:
     """``note``: what a client reported of the table."""
     return _in_table(pb.CLIENT_NOTED, table, note=note, request_id=request_id)
@@ -176,6 +202,7 @@ def _in_table(
     table: HiveTable,
     partitions_change: pb.PartitionsChange | None = None,
     statistics_change: pb.StatisticsChange | None = None,
+    constraints_change: pb.ConstraintsChange | None = None,
     note: pb.ClientNote | None = None,
     request_id: str = "",
 ) -> Event:
@@ -188,6 +215,7 @@ def _in_table(
         request_id=request_id,
         partitions_change=partitions_change,
         statistics_change=statistics_change,
+        constraints_change=constraints_change,
         note=note,
     )
 

@@ -206,9 +206,9 @@ class WarehouseTables:
             table = self._with_place(tx, HiveTable(owner, name, entry, record))
             tables.put(tx, owner.database_id, name, entry)
             warehouse_records.put_table(tx, table_id, table.record)
-            if decide:
-                constraints.put_new(tx, table, decide(Surroundings(tx, owner.catalog), table))
             mutation.tell(events.of_warehouse_table(pb.TABLE_CREATED, after=table))
+            if decide:
+                constraints.put_new(mutation, table, decide(Surroundings(tx, owner.catalog), table))
             return table
 
         return directories.with_directories([definition.location], lambda: self._mutations.run(body))

@@ -305,7 +305,7 @@ def _wanted_by(asked: AskedOptimization, measure: PartitionMeasure, policy: Opti
     return Decision(
         measure,
         pb.IDLE,
-        f"a run was {by}, and there is nothing to fold or merge: {_figures(measure, policy)}",
+        f"a run was {by}, and there is nothing to compact or merge: {_figures(measure, policy)}",
         "more commits",
     )
 
@@ -328,7 +328,7 @@ def _folding(
     measure: PartitionMeasure, policy: OptimizationPolicy, history: PartitionHistory, now: int
 ) -> _Want | Decision:
     if not measure.deltas:
-        return Decision(measure, pb.IDLE, "it has no deltas to fold", "a commit that writes deltas")
+        return Decision(measure, pb.IDLE, "it has no deltas to compact", "a commit that writes deltas")
     changed = 100 * measure.delta_rows // max(1, measure.fold_rows)
     if measure.fold_rows and changed > policy.delete_percent:
         reason = (

@@ -46,8 +46,8 @@ def needs_spark(decision: Decision, table: LakeTable) -> bool:
         return True
     if not table.kind.buckets:
         return False
-    # One group is folded whole, also if a run should read less. If buckets split and merge, a delta may lie on files of
-    # others, and rows come into new ones. The rules of other tables are those that only Spark's job has.
+    # One group is compacted whole, also if a run should read less. If buckets split and merge, a delta may lie on files
+    # of others, and rows come into new ones. The rules of other tables are those that only Spark's job has.
     return (
         decision.measure.fold_bytes > ARROW_BYTES_MAX
         or table.kind.directory is not None

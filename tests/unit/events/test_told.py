@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lakemark_core.errors import AlreadyExists, CommitConflict, TableNotFound
+from lakemark_core.errors import AlreadyExists, CommitConflict, NotFound, TableNotFound
 from lakemark_core.evolution import AddColumn
 from lakemark_core.types import BIGINT, Field
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, LakeTableRecord
+from lakemark_proto.store.v1.warehouse_pb2 import ConstraintRecord
 from lakemark_proto.v1 import admin_pb2, catalog_pb2
 from lakemark_proto.v1 import events_pb2 as pb
 from lakemark_proto.v1 import timeline_pb2 as t
@@ -412,6 +413,62 @@ def test_a_batch_in_several_transactions_is_one_event(
     told()
     warehouse.partitions.add(hive_table, [row(hive_table, str(n)) for n in range(30)])
     assert [event.partitions_change.count for event in told()] == [30]
+
+
+def constraint(kind: ConstraintRecord.Kind.ValueType, name: str, parent: HiveTable | None = None) -> ConstraintRecord:
+    return ConstraintRecord(
+        kind=kind,
+        name=name,
+        columns=["a"],
+        hive=[b"thrift"],
+        parent_id=parent.table_id if parent else 0,
+        parent_columns=["a"] if parent else [],
+    )
+
+
+def test_constraints_that_are_created_with_their_table(warehouse: Warehouse, place: Path, told: Told) -> None:
+    checks = [constraint(ConstraintRecord.CHECK, name) for name in ("c1", "c2")]
+    made = [*checks, constraint(ConstraintRecord.PRIMARY_KEY, "pk")]
+    database = warehouse.catalog.get_database(HIVE, "default")
+    warehouse.tables.create(database, definition(place), decide=lambda *_: made)
+    created, *added = told()
+    assert (created.kind, created.table) == (pb.TABLE_CREATED, "w")
+    assert [(event.kind, event.table_id) for event in added] == [(pb.CONSTRAINTS_ADDED, created.table_id)] * 2
+    changes = [event.constraints_change.constraints for event in added]
+    assert [[(one.type, one.name) for one in change] for change in changes] == [
+        [("PRIMARY_KEY", "pk")],
+        [("CHECK", "c1"), ("CHECK", "c2")],
+    ]
+    assert changes[0][0] == pb.Constraint(type="PRIMARY_KEY", name="pk", columns=["a"], hive=[b"thrift"])
+
+
+def test_constraints(warehouse: Warehouse, place: Path, hive_table: HiveTable, told: Told) -> None:
+    database = warehouse.catalog.get_database(HIVE, "default")
+    warehouse.tables.create(database, definition(place, "x"))
+    told()
+    constraints = warehouse.constraints
+    key = constraint(ConstraintRecord.UNIQUE, "u")
+    constraints.add(HIVE, "default", "w", lambda *_: [key])
+    with pytest.raises(AlreadyExists):
+        constraints.add(HIVE, "default", "w", lambda *_: [key])
+    reference = constraint(ConstraintRecord.FOREIGN_KEY, "fk", hive_table)
+    constraints.add(HIVE, "default", "x", lambda *_: [reference])
+    constraints.drop(HIVE, "default", "w", "FK")
+    constraints.drop(HIVE, "default", "w", "u")
+    with pytest.raises(NotFound):
+        constraints.drop(HIVE, "default", "w", "u")
+    unique, foreign, *dropped = told()
+    assert [(event.kind, event.table) for event in (unique, foreign)] == [
+        (pb.CONSTRAINTS_ADDED, "w"),
+        (pb.CONSTRAINTS_ADDED, "x"),
+    ]
+    (told_key,) = foreign.constraints_change.constraints
+    assert (told_key.parent_table_id, told_key.parent_columns) == (hive_table.table_id, ["a"])
+    assert [(event.kind, event.table) for event in dropped] == [(pb.CONSTRAINT_DROPPED, "w")] * 2
+    assert [list(event.constraints_change.constraints) for event in dropped] == [
+        [pb.Constraint(type="FOREIGN_KEY", name="fk")],
+        [pb.Constraint(type="UNIQUE", name="u")],
+    ]
 
 
 def test_functions(warehouse: Warehouse, told: Told) -> None:

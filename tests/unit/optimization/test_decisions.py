@@ -96,7 +96,7 @@ def test_deltas_are_folded(measure: PartitionMeasure, kind: int, reason: str) ->
 
 def test_few_deltas_wait_and_no_deltas_need_nothing() -> None:
     assert one(deltas(2), KEYED).reason.startswith("2 delta commits of 8 needed")
-    assert one(deltas(0), KEYED).reason == "it has no deltas to fold"
+    assert one(deltas(0), KEYED).reason == "it has no deltas to compact"
 
 
 def test_a_partition_is_put_in_order_once_in_its_interval_and_only_if_it_changed() -> None:
@@ -159,7 +159,7 @@ def test_a_run_that_was_asked_for_needs_no_threshold_and_no_rest() -> None:
     assert one(fragments(3), off, record=record).wanted
     assert one(fragments(99), off, record=record, histories=served).state == pb.SWITCHED_OFF
     nothing = one(PartitionMeasure("", 1, MB, 1, NOW), record=record)
-    assert (nothing.state, "nothing to fold or merge" in nothing.reason) == (pb.IDLE, True)
+    assert (nothing.state, "nothing to compact or merge" in nothing.reason) == (pb.IDLE, True)
 
 
 def test_a_run_on_all_partitions_is_asked_for_until_each_has_had_it() -> None:

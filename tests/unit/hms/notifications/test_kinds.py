@@ -50,6 +50,19 @@ TYPES: dict[str, list[tuple[Event, str]]] = {
         (Event(statistics_change=pb.StatisticsChange(deleted=True)), "DELETE_TBL_COL_STAT_EVENT"),
         (Event(statistics_change=pb.StatisticsChange(partition="p=1", deleted=True)), "DELETE_PART_COL_STAT_EVENT"),
     ],
+    "CONSTRAINTS_ADDED": [
+        (Event(constraints_change=pb.ConstraintsChange(constraints=[pb.Constraint(type=kind)])), told)
+        for kind, told in {
+            "PRIMARY_KEY": "ADD_PRIMARYKEY",
+            "FOREIGN_KEY": "ADD_FOREIGNKEY",
+            "UNIQUE": "ADD_UNIQUECONSTRAINT",
+            "NOT_NULL": "ADD_NOTNULLCONSTRAINT",
+            "DEFAULT": "ADD_DEFAULTCONSTRAINT",
+            "CHECK": "ADD_CHECKCONSTRAINT",
+            "LATER": "LAKEMARK_CONSTRAINTS_ADDED",
+        }.items()
+    ],
+    "CONSTRAINT_DROPPED": [(Event(), "DROP_CONSTRAINT")],
     "FUNCTION_CREATED": [(Event(), "CREATE_FUNCTION")],
     "FUNCTION_ALTERED": [(Event(), "LAKEMARK_FUNCTION_ALTERED")],
     "FUNCTION_DROPPED": [(Event(), "DROP_FUNCTION")],
