@@ -196,5 +196,6 @@ def test_two_jobs_whose_drivers_are_killed_write_each_batch_once(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7_200)
 def test_a_hundred_kills(client: Client, service: Service, tmp_path: Path) -> None:
     _play(client, service, tmp_path, "long", kills=50, batches=150)

@@ -50,9 +50,11 @@ def entry(writer: Writer, group: str, kind: FileKind = "base", size: int = 10, p
     return DataFile(path, size, 1, (p,), file_group=group, bucket=bucket_named(group), kind=kind)
 
 
-def put(client: Client, *groups: str, operation: Operation = "upsert", size: int = 10, branch: str = "") -> int:
-    with client.begin(T, operation, file_groups=groups, partitions=[{"p": "a"}], branch=branch) as writer:
-        return writer.commit([entry(writer, group, size=size) for group in groups]).version
+def put(
+    client: Client, *groups: str, operation: Operation = "upsert", size: int = 10, branch: str = "", p: str = "a"
+) -> int:
+    with client.begin(T, operation, file_groups=groups, partitions=[{"p": p}], branch=branch) as writer:
+        return writer.commit([entry(writer, group, size=size, p=p) for group in groups]).version
 
 
 def names(client: Client) -> list[str]:
@@ -186,6 +188,41 @@ def test_writers_in_flight_are_warned_early(client: Client) -> None:
         with pytest.raises(CommitConflict, match="is in flight"):
             client.begin(T, "upsert", partitions=[{"p": "a"}], file_groups=["bucket-3-of-4"])
         client.begin(T, "upsert", partitions=[{"p": "a"}], file_groups=["bucket-0-of-2"]).rollback("")
+
+
+def test_a_base_file_shares_no_key_with_another_one(client: Client, service: Service) -> None:
+    """Neither with one that is there, above or below, nor with one of the same commit; those that are taken out do not
+    count, whichever request names them."""
+    put(client, "bucket-0-of-2", "bucket-1-of-2")
+    client.buckets.alter(T, split=["bucket-1-of-2"])
+    (old,) = [file.path for file in client.plan(T) if file.file_group == "bucket-1-of-2"]
+    half = ("bucket-1-of-4", "bucket-3-of-4")
+    for group in ("bucket-1-of-2", "bucket-1-of-4", "bucket-0-of-1"):
+        with (
+            client.begin(T, "upsert") as writer,
+            pytest.raises(InvalidFile, match=r"shares keys with .*version 2 of b\.t has"),
+        ):
+            writer.commit([entry(writer, group)])
+        with client.begin(T, "upsert") as writer:
+            writer.stage([entry(writer, group)])
+            with pytest.raises(InvalidFile, match="shares keys with"):
+                writer.commit()
+            writer.rollback()
+    with client.begin(T, "append") as writer, pytest.raises(InvalidFile, match=r"is appended to b\.t, which has a key"):
+        writer.commit([entry(writer, "bucket-1-of-2", p="b")])
+    with client.begin(T, "upsert") as writer, pytest.raises(InvalidFile, match="which this commit adds, too"):
+        writer.commit([entry(writer, group, p="b") for group in ("bucket-3-of-4", "bucket-1-of-2")])
+    assert client.snapshot(T).version == 2
+
+    put(client, "bucket-1-of-8", p="b")
+    with client.begin(T, "cluster") as writer:
+        writer.stage([entry(writer, half[0])])
+        writer.remove([old])
+        writer.commit([entry(writer, half[1])])
+        assert writer.commit().version == 4
+    with client.begin(T, "overwrite_partitions", partitions=[{"p": "a"}]) as writer:
+        writer.commit([entry(writer, "bucket-0-of-1")])
+    assert verify(service.store) == []
 
 
 def test_old_versions_restores_and_branches_need_no_directory(client: Client, service: Service) -> None:

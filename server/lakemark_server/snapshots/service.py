@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
@@ -219,6 +219,12 @@ class Snapshots:
     def pending_compaction(self, table: LakeTable, lineage: Lineage) -> Pending:
         """The file groups that requested and inflight compactions of the branch are going to rewrite."""
         return pending_compaction(self._store, table, lineage)
+
+    def base_files(
+        self, table: LakeTable, lineage: Lineage, version: int, partitions: Iterable[str]
+    ) -> Iterator[tuple[str, str, str]]:
+        """Partition, file group and path of each base file that is live in these partitions."""
+        return self.load(table, lineage, version).base_files(partitions)
 
     def find_files(self, table: LakeTable, lineage: Lineage, version: int, paths: Sequence[str]) -> pa.RecordBatch:
         """The FIXED columns of these live files of a version, in the order of the paths.

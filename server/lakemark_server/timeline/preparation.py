@@ -7,7 +7,7 @@ into a version's own record is staged.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from lakemark_server.store.mutations import Mutations
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branches import forks
 from lakemark_server.timeline.instants import staging
+from lakemark_server.timeline.key_overlaps import BaseFile, check_overlaps
 from lakemark_server.timeline.lineage import Lineage
 from lakemark_server.timeline.publication.commits import Commit, CommitDraft
 
@@ -32,6 +33,12 @@ class VersionFiles(Protocol):
 
     def find_files(self, table: LakeTable, lineage: Lineage, version: int, paths: Sequence[str]) -> pa.RecordBatch:
         """The fixed columns of these live files, in the order of the paths. Raises InvalidFile."""
+        ...
+
+    def base_files(
+        self, table: LakeTable, lineage: Lineage, version: int, partitions: Iterable[str]
+    ) -> Iterator[BaseFile]:
+        """The base files that are live in these partitions."""
         ...
 
 
@@ -78,11 +85,14 @@ class Preparation:
             staging.check_file_schema(draft.file_schema, table)
         if draft.added is not None:
             entries = self._read_entries(draft.added, table, instant)
-        if draft.removed or not entries.inline:
+        extendible = table.kind.directory is not None
+        if draft.removed or not entries.inline or extendible:
             record = self._instant(table, instant)
             if record.state == pb.COMPLETED:
                 return record
             entries = self._with_removed(entries, table, record, draft.removed)
+            if extendible:
+                check_overlaps(self._store, self._files, table, record, entries)
             if not entries.inline:
                 staging.stage(self._mutations, table, instant, entries, staging.COMMIT_SEQUENCE, self._quotas)
                 entries = staging.NO_ENTRIES

@@ -30,6 +30,7 @@ def test_a_location_that_cannot_be_written_is_told(server: Client, spark: SparkP
     assert [one.state for one in server.timeline.instants(table)] == ["rolled_back"]
 
 
+@pytest.mark.one_spark
 def test_rows_that_are_lost_with_an_executor_change_nothing(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, x int", properties=KEYED)
 

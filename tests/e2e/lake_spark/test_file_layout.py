@@ -36,6 +36,7 @@ def test_writers_split_what_is_too_large(server: Client, spark: SparkProcess, ta
     assert [file.row_count for file in server.plan(flat)] == [1_000]
 
 
+@pytest.mark.one_spark
 def test_a_compaction_merges_small_files_of_a_partition(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, v string, day string, `a{b` int", partitioned_by=["day"])
     days = ("a", "b", "ü/:")
@@ -109,14 +110,15 @@ result = [[some.version, every.version, repeated.version], len(before), ls.compa
 SCATTERED = "spark.range({rows}).selectExpr('id', 'cast(hash(id) as int) x', 'sha1(string(id)) y', 'id % 2 p')"
 
 
+@pytest.mark.one_spark
 @pytest.mark.parametrize("order", ["sort", "z-order"])
 def test_plans_leave_out_more_files_of_a_clustered_table(
     server: Client, spark: SparkProcess, table: str, order: str
 ) -> None:
     table = f"{table}_{order[0]}"
-    properties = {SIZE: "50000", BY: "x,Y", ORDER: order}
+    properties = {SIZE: "20000", BY: "x,Y", ORDER: order}
     server.tables.create(table, "id bigint, x int, y string, p bigint", partitioned_by=["p"], properties=properties)
-    rows = SCATTERED.format(rows=60_000)
+    rows = SCATTERED.format(rows=20_000)
     told = run(
         spark,
         f"""
@@ -136,18 +138,19 @@ result = [at_first, planned(), commit.version, before[0]]
     )
 
     before, after, version, count = told
-    assert (version, count) == (4, 60_001)
-    assert 40 < before[-1] < 160
-    assert abs(after[-1] - before[-1]) < 20
+    assert (version, count) == (4, 20_001)
+    assert 30 < before[-1] < 130
+    assert abs(after[-1] - before[-1]) < 16
     assert before[2] <= 4, "by the order that they had"
     assert min(before[:2]) >= before[-1] - 3, "hardly a file is left out"
     if order == "sort":
         assert after[0] <= 8
     else:
         assert max(after[:2]) <= after[-1] / 2
-    assert max(file.size_bytes for file in server.plan(table)) < 150_000
+    assert max(file.size_bytes for file in server.plan(table)) < 60_000
 
 
+@pytest.mark.one_spark
 def test_what_cannot_be_clustered(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, x int")
     keyed = f"{table}_keyed"
@@ -171,6 +174,7 @@ def test_what_cannot_be_clustered(server: Client, spark: SparkProcess, table: st
     assert server.snapshot(table).version == 0
 
 
+@pytest.mark.one_spark
 def test_rewrites_lose_nothing_beside_writers(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, v int", properties={"lakemark.conflict.policy": "file", BY: "v,id"})
 

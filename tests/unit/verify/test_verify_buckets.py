@@ -49,12 +49,17 @@ def test_base_files_that_may_have_one_key_are_told(lake: Lake) -> None:
     assert lake.timeline.alter_buckets(made.table_id, BucketsJob((2,), ())).record.bucket_directory
     assert verify(lake.store) == []
 
-    # No writer of the rows knows of the other file: nothing but an append adds a file that is so wrong.
-    instant = lake.open(made)
-    wrong = p.DataFile(
-        path=f"{instant}/month=1/x/f", file_group="bucket-1-of-2", bucket=3, kind=p.BASE, partition=[whole(1)]
-    )
-    lake.commit(made, instant, [wrong])
+    # The service refuses such a file, unless it does not know the table's buckets.
+    kept = lake.store.read(lambda tx: lakes.load(tx, made.table_id).record)
+    plain = LakeTableRecord()
+    plain.CopyFrom(kept)
+    plain.properties.clear()
+    lake.store.transact(lambda tx: lakes.put(tx, plain))
+    unaware = lake.store.read(lambda tx: lakes.load(tx, made.table_id))
+    instant = lake.open(unaware)
+    wrong = p.DataFile(path=f"{instant}/month=1/x/f", file_group="bucket-1-of-2", kind=p.BASE, partition=[whole(1)])
+    lake.commit(unaware, instant, [wrong])
+    lake.store.transact(lambda tx: lakes.put(tx, kept))
     told = sorted(verify(lake.store))
     assert len(told) == 2
     assert "version 4 of branch 'main': base files " in told[0]

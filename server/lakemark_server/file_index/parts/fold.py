@@ -6,18 +6,21 @@ earlier parts and replacing makes new masks, so older snapshots stay as they are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakemark_core.types import Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
-from lakemark_server.file_index.arrow import AnyArray, take
+from lakemark_proto.v1 import types_pb2 as pb
+from lakemark_server.file_index.arrow import AnyArray, take, texts
 from lakemark_server.file_index.at_hand import may_make
+from lakemark_server.file_index.entries.bounds import flags
 from lakemark_server.file_index.parts.evolution import in_schema
 from lakemark_server.file_index.parts.locate import difference, locate, without_paths
 from lakemark_server.file_index.parts.part import Part, appended, concat
@@ -84,6 +87,18 @@ class Snapshot:
     @cached_property
     def _derived(self) -> dict[type, object]:
         return {}
+
+    def base_files(self, partitions: Iterable[str] | None = None) -> Iterator[tuple[str, str, str]]:
+        """Partition, file group and path of each live base file; of these partitions only, if they are given."""
+        names = None if partitions is None else pa.array(partitions, pa.string())
+        for part in self.parts:
+            wanted = part.live_mask() & (part.column("kind").to_numpy() != pb.DELTA)
+            if names is not None:
+                wanted &= flags(pc.is_in(part.column("partition"), names))
+            places = np.flatnonzero(wanted)
+            if len(places):
+                columns = (texts(take(part.column(name), places)) for name in ("partition", "file_group", "path"))
+                yield from zip(*columns, strict=True)
 
     def entries(self) -> pa.RecordBatch:
         """All live entries in one batch, with the statistics of this version's columns."""

@@ -22,8 +22,11 @@ from lakemark_server.file_index.entries.columns import from_messages
 from lakemark_server.file_index.entries.validation import check, directory_hashes
 from lakemark_server.file_index.pages.blocks import LIST_FILES_MAX, encode_list
 from lakemark_server.kv import ReadTransaction
+from lakemark_server.store.keyspace import INSTANTS
+from lakemark_server.timeline import records
 from lakemark_server.timeline.conflicts.touched import TouchedSet
 from lakemark_server.timeline.instants.staging import NO_ENTRIES, Entries, read_entries, written_with
+from lakemark_server.timeline.key_overlaps import only_deltas
 from lakemark_server.timeline.publication.commits import Commit, CommitDraft
 
 _UNTOUCHED: Final = TouchedSet()
@@ -76,15 +79,25 @@ def read_commits(
             entries[place] = error
     for written, places in by_schema.values():
         entries.update(zip(places, read_each([drafts[place] for place in places], written), strict=True))
-    return [_commit(draft, entries[place]) for place, draft in enumerate(drafts)]
+    return [_commit(tx, table, draft, entries[place]) for place, draft in enumerate(drafts)]
 
 
-def _commit(draft: CommitDraft, entries: Entries | LakemarkError) -> Commit | LakemarkError | None:
+def _commit(
+    tx: ReadTransaction, table: LakeTable, draft: CommitDraft, entries: Entries | LakemarkError
+) -> Commit | LakemarkError | None:
     if isinstance(entries, LakemarkError):
         return entries
+    if table.kind.directory is not None and not _adds_deltas_alone(tx, table, draft.instant, entries):
+        return None  # the files that are there have to be looked at
     if entries.totals.files > LIST_FILES_MAX or not entries.inline:
         return None
     return Commit(draft.instant, draft.schema_id, draft.metadata, entries, draft.by)
+
+
+def _adds_deltas_alone(tx: ReadTransaction, table: LakeTable, instant: int, entries: Entries) -> bool:
+    stored = tx.get(INSTANTS.key(table.table_id, instant))
+    staged = stored is not None and records.parse_instant(stored, instant).staged.blocks
+    return not staged and only_deltas(entries.added)
 
 
 def read_each(drafts: Sequence[CommitDraft], table: LakeTable) -> list[Entries | LakemarkError]:
