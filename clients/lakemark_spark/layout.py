@@ -7,6 +7,7 @@ for it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ _SHUFFLED_BYTES: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _TASK: Final = "spark_partition_id()"
 _SMALL_BYTES: Final = 1 << 20
 """What one task gets without asking: far less than what Spark itself would give to one task of a shuffle."""
+_UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+_SIZE: Final = re.compile(r"sizeInBytes=([0-9.]+(?:E\+?[0-9]+)?) (B|KiB|MiB)(?![A-Za-z])")
 _ROW_OF_TASK: Final = (1 << 33) - 1
 
 
@@ -166,8 +169,19 @@ def _rebalanced(rows: DataFrame, partitions: Sequence[str]) -> DataFrame:
 def _is_small(rows: DataFrame) -> bool:
     """Whether Spark knows beforehand that one task can have all rows."""
     if is_connect(rows.sparkSession):
-        return _is_local(rows)
-    return int(rows._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()) <= _SMALL_BYTES
+        return False  # it does not tell
+    told = str(rows._jdf.queryExecution().optimizedPlan().stats().simpleString())
+    size = size_told(told)
+    return size is not None and size <= _SMALL_BYTES
+
+
+def size_told(statistics: str) -> float | None:
+    """The bytes in what Spark says of a plan, as ``sizeInBytes=3.2 KiB, rowCount=4``; None if they are GiB or more.
+
+    A text, because the number may be larger than what the call of a JVM returns.
+    """
+    told = _SIZE.search(statistics)
+    return float(told[1]) * _UNITS[told[2]] if told else None
 
 
 def _is_local(rows: DataFrame) -> bool:
