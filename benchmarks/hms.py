@@ -5,7 +5,8 @@ at a time, in turns (ours, theirs, ours …), so that changes of the machine's s
 medians over the turns. A ratio is ours / theirs in calls per second, that of the least favourable case. The client is
 one thread with encoded requests (``hms_load``), the same for both; its own processor time for a call is told beside.
 
-The rest is ours alone: a table with 100,000 partitions, and look-ups among many objects against look-ups among 1,000.
+The rest is ours alone: a table with 100,000 partitions, look-ups among many objects against look-ups among 1,000, and
+lists of 500,000 tables.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import hms_load, machine
+from benchmarks import hms_load, hms_tables, machine
 from benchmarks.hms_load import BATCH, DATABASE, TABLE, Call, Recorded, System, Wire, connected, recorded
 from benchmarks.peers.hive23 import hive_metastore
 from benchmarks.service import Service, running_service
@@ -49,6 +50,7 @@ def main() -> None:
     parser.add_argument(
         "--objects", type=int, default=1_000_000, help="among which a look-up must not take longer; 0: left out"
     )
+    parser.add_argument("--tables", type=int, default=500_000, help="of a database that is listed; 0: left out")
     parser.add_argument("--turn-s", type=float, default=1.0, help="seconds of a turn")
     arguments = parser.parse_args()
     described = machine.description()
@@ -62,6 +64,8 @@ def main() -> None:
         compared = _Compared(systems, service, arguments.partitions, arguments.turn_s)
         figures = compared.measure()
         alone = _alone(work_dir, systems[0], arguments.large, arguments.objects)
+        if arguments.tables:
+            alone |= _many_tables(work_dir / "tables", arguments.tables)
     described["load_1min_after"] = round(os.getloadavg()[0], 2)
     result = {
         "benchmark": "hms",
@@ -226,6 +230,27 @@ def _growth(work_dir: Path, objects: int) -> dict[str, float]:
         figures["names_s"] = round(hms_load.median_s(many.hms_port, [recorded(many.hms_port, _names(objects))]), 4)
         figures["many_rss_mb"] = many.rss_mb()
     return figures
+
+
+def _many_tables(work_dir: Path, count: int) -> dict[str, float]:
+    """How long it takes to list very many tables, and to look one up among them against one among few."""
+    figures: dict[str, float] = {}
+    medians: dict[int, float] = {}
+    chance = random.Random(11)
+    for number in (FEW_OBJECTS, count):
+        place = work_dir / str(number)
+        system = System("ours", 0, f"file:{place}-data")
+        hms_tables.fill(place, system, number)
+        with running_service(place, hms=True, settings={"LAKEMARK_HMS_KEPT_BYTES_MAX": "0"}) as service:
+            names = [hms_tables.name_of(chance.randrange(number)) for _ in range(LOOKUPS)]
+            calls = [recorded(service.hms_port, hms_tables.lookup(name)) for name in names]
+            medians[number] = min(hms_load.median_s(service.hms_port, calls) for _ in range(TURNS))
+            if number == count:
+                for figure, call in hms_tables.listings(number).items():
+                    one = recorded(service.hms_port, call)
+                    figures[figure] = round(hms_load.median_s(service.hms_port, [one] * 3), 4)
+                figures["tables_rss_mb"] = service.rss_mb()
+    return {"table_lookup_growth": round(medians[count] / medians[FEW_OBJECTS], 3), **figures}
 
 
 def _make(system: System, name: str, partitions: int, *, new: bool = True) -> None:

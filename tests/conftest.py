@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,8 @@ from tests.stores import remove_stores
 
 # Tests of commands read standard output and error, so no service in this process may log there.
 structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.__stderr__))
+# JVMs that tests start end before the optimizing compiler has paid for itself.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 settings.register_profile("untimed", deadline=None)  # on a busy machine time limits say nothing about the code
 settings.load_profile("untimed")
 

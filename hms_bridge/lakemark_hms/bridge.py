@@ -85,7 +85,8 @@ class HmsBridge:
         if kept_bytes_max:
             kept = self._kept = KeptAnswers(catalog.store, kept_bytes_max, admission=admission, mounted=mounted)
             handlers = {name: kept.keeping(handler) if name in KEPT else handler for name, handler in handlers.items()}
-        dispatcher = Dispatcher(handlers, to_declared, admission.run if admission else run_all)
+        run = admission.run if admission else run_all
+        dispatcher = Dispatcher(handlers, to_declared, doors.watched(run) if doors is not None else run)
         try:
             self._server = HmsServer(
                 dispatcher,

@@ -14,6 +14,7 @@ PATTERN_CHARS_MAX: Final = 10_000
 ALTERNATIVES_MAX: Final = 100
 """Those with wildcards; of others there may be as many as the characters allow."""
 
+_PLAIN: Final = "abcdefghijklmnopqrstuvwxyz0123456789_"
 _WILDCARDS: Final = {"*": Wildcard.ANY, ".": Wildcard.ONE}
 
 
@@ -72,3 +73,12 @@ def matcher(pattern: str | None) -> Callable[[str], bool]:
         return lowered in plain or any(one.fits(lowered) for one in patterns)
 
     return fits
+
+
+def beginning_of(pattern: str | None) -> str:
+    """How all names begin that fit a pattern (``matcher``), in lower case; "" if they have nothing in common."""
+    alternatives = (pattern or "*").strip().lower().split("|")
+    beginnings = [one[: len(one) - len(one.lstrip(_PLAIN))] for one in alternatives]
+    first, last = min(beginnings), max(beginnings)
+    common = (at for at, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1)
+    return first[: next(common, len(first))]

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from lakemark_core.errors import InvalidPredicate, LakemarkError
-from lakemark_core.expressions import columns_of
+from lakemark_core.expressions import And, Compare, Expr, In, Literal, Not, Or, columns_of
 from lakemark_core.types import BIGINT, STRING, Field
 from lakemark_hms.filters import PartitionColumns, evaluate, parse_filter
 from lakemark_server.file_index.arrow import AnyArray
@@ -33,7 +34,7 @@ class TableFilter:
     """Raises InvalidPredicate for a filter that is not understood: nobody filters again."""
 
     def __init__(self, text: str) -> None:
-        self._condition = parse_filter(_PARAMETER_NAME.sub(lambda part: part[1] or f"`{part[2]}`", text))
+        self._condition = _with_texts(parse_filter(_PARAMETER_NAME.sub(lambda part: part[1] or f"`{part[2]}`", text)))
         self._names = list(dict.fromkeys(column.name for column in columns_of(self._condition)))
         for name in self._names:
             if name.lower() not in (OWNER, LAST_ACCESS) and not name.lower().startswith(PARAMETER):
@@ -53,6 +54,27 @@ class TableFilter:
             raise
         except LakemarkError as error:
             raise InvalidPredicate(f"the table filter is not understood: {error.message}") from error
+
+
+def _with_texts(condition: Expr) -> Expr:
+    """The condition with all that is compared with owners and parameters as text, which they are; so does Hive."""
+    match condition:
+        case And(terms):
+            return And(tuple(map(_with_texts, terms)))
+        case Or(terms):
+            return Or(tuple(map(_with_texts, terms)))
+        case Not(term):
+            return Not(_with_texts(term))
+        case Compare(column=column, literal=literal) if column.name.lower() != LAST_ACCESS:
+            return replace(condition, literal=_text(literal))
+        case In(column=column, literals=literals) if column.name.lower() != LAST_ACCESS:
+            return replace(condition, literals=tuple(map(_text, literals)))
+        case _:
+            return condition
+
+
+def _text(literal: Literal) -> Literal:
+    return Literal(str(literal.value), STRING)
 
 
 def _column(name: str, tables: Sequence[Table]) -> AnyArray:

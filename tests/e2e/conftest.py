@@ -5,6 +5,7 @@ Spark on it: each file uses databases, or names of tables, of its own. JVMs are 
 last end-to-end test has run, but no more than ``SPARKS_MAX`` of them at a time.
 """
 
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -23,6 +24,28 @@ SPARKS_MAX: Final = 2
 """Of ``start_spark`` at one time; each takes 1 GiB or more of memory."""
 
 StartSpark = Callable[[str, str], SparkProcess]
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests that are slow are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked ``one_spark`` are slow with the Spark that is not theirs."""
+    for item in items:
+        if not isinstance(item, pytest.Function) or item.get_closest_marker("one_spark") is None:
+            continue
+        if item.callspec.params["spark_version"] != turn_of(item):
+            item.add_marker(pytest.mark.slow)
+
+
+def turn_of(test: pytest.Function) -> str:
+    """The Spark version on which the default suite runs a test that is marked ``one_spark``.
+
+    The test's name decides about its first parameters, and each further value of a parameter has the other version. So
+    the choice does not depend on which tests are run.
+    """
+    place = zlib.crc32(test.nodeid.partition("[")[0].encode())
+    # Parameters that are given together have one index.
+    others = {at for name, at in test.callspec.indices.items() if name != "spark_version"}
+    return SPARK_VERSIONS[(place + sum(others)) % len(SPARK_VERSIONS)]
 
 
 @pytest.fixture(scope="package")

@@ -26,7 +26,7 @@ from tests.stores import store_url
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-SPARKS: Final = 12
+SPARKS: Final = int(os.environ.get("LAKEMARK_TEST_KILL_SPARKS", "12"))
 SECONDS: Final = float(os.environ.get("LAKEMARK_TEST_KILL_S", "180"))
 """For so long the service is killed."""
 PARTITIONS: Final = 4

@@ -12,6 +12,17 @@ from tests.e2e.spark_runner import SparkFailedError, SparkProcess, SparkStatemen
 pytestmark = pytest.mark.spark
 
 
+@pytest.fixture(
+    # All other files drive both, so here one is enough to tell a fault of the harness from one of ours.
+    params=["4.3", pytest.param("3.5", marks=pytest.mark.slow)],
+    ids=lambda version: f"spark-{version}",
+    scope="session",
+)
+def spark_version(request: pytest.FixtureRequest) -> str:
+    version: str = request.param
+    return version
+
+
 @pytest.fixture
 def spark(start_spark: StartSpark, spark_version: str, hive23_uri: str) -> SparkProcess:
     return start_spark(spark_version, hive23_uri)

@@ -109,7 +109,11 @@ def service(tmp_path: Path) -> Iterator[Killable]:
 
 @pytest.mark.parametrize(
     ("kills", "threads"),
-    [(4, 1), (4, 3), pytest.param(150, 3, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])],
+    [
+        pytest.param(4, 1, marks=pytest.mark.slow),
+        (4, 3),
+        pytest.param(150, 3, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)]),
+    ],
     ids=["one at a time", "three at a time", "many"],
 )
 def test_what_was_told_is_there_once(service: Killable, kills: int, threads: int) -> None:

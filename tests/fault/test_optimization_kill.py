@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 import subprocess
 import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from lakemark import connect
+from lakemark import Client, DataFile, connect
 from lakemark_core.errors import LakemarkError
+from lakemark_core.storage import open_location
 from lakemark_server.kv import open_store
-from lakemark_server.verify import verify
+from lakemark_server.verify import check_files, verify
 from tests.fault.killable import Killable
 from tests.fault.killers import Habits, Killer
 from tests.stores import store_url
@@ -25,6 +29,52 @@ SECONDS = float(os.environ.get("LAKEMARK_TEST_MINUTES", "0.75")) * 60
 SETTLE_S = 240.0
 ROWS = 20
 TABLE = "default.t"
+
+
+class Appends:
+    """A table without a key. Each batch has rows of its own."""
+
+    properties: ClassVar = {"lakemark.optimize.minor.fragments": "4"}
+
+    def __init__(self) -> None:
+        self.rows: dict[int, int] = {}
+
+    def write(self, client: Client, number: int) -> None:
+        with client.begin(TABLE, request_id=f"batch-{number}") as writer:
+            if not writer.committed:
+                writer.write(pa.table({"id": range(number * ROWS, (number + 1) * ROWS), "v": [number] * ROWS}))
+                writer.commit()
+        self.rows |= dict.fromkeys(range(number * ROWS, (number + 1) * ROWS), number)
+
+
+class Upserts:
+    """A table with a key and one bucket. Each batch is a delta, with new rows and with rows that were there."""
+
+    properties: ClassVar = {
+        "lakemark.primary-key": "id",
+        "lakemark.bucket.count": "1",
+        "lakemark.write.mode": "merge-on-read",
+        "lakemark.optimize.minor.delta-commits": "4",
+    }
+
+    def __init__(self) -> None:
+        self.rows: dict[int, int] = {}
+
+    def write(self, client: Client, number: int) -> None:
+        ids = random.Random(number).sample(range(50 + number), ROWS)
+        with client.begin(TABLE, "upsert", request_id=f"batch-{number}") as writer:
+            if not writer.committed:
+                rows = pa.table({"id": pa.array(ids, pa.int64()), "v": pa.array([number] * ROWS, pa.int64())})
+                for name, value in (("lakemark_operation", "upsert"), ("lakemark_instant", writer.instant)):
+                    rows = rows.append_column(name, pa.array([value] * ROWS))
+                rows = rows.append_column("lakemark_columns", pa.nulls(ROWS, pa.string()))
+                path = f"{writer.instant}/bucket-0/f.parquet"
+                place = Path(open_location(writer.location)[1]).parent / path
+                place.parent.mkdir(parents=True, exist_ok=True)  # there may have been an attempt before
+                pq.write_table(rows, place)
+                size = place.stat().st_size
+                writer.commit([DataFile(path, size, ROWS, file_group="bucket-0", kind="delta", bucket=0)])
+        self.rows |= dict.fromkeys(ids, number)
 
 
 class KillableWorker:
@@ -52,7 +102,11 @@ def _free_port() -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(7_200)
-def test_whoever_is_killed_no_row_is_lost_and_the_work_gets_done(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [Appends, Upserts])
+def test_whoever_is_killed_no_row_is_lost_and_the_work_gets_done(
+    tmp_path: Path, kind: type[Appends] | type[Upserts]
+) -> None:
+    stream = kind()
     port = _free_port()
     address = f"127.0.0.1:{port}"
     service = Killable(store_url(tmp_path), str(tmp_path / "warehouse"), grpc_port=port, optimizer=True)
@@ -68,17 +122,14 @@ def test_whoever_is_killed_no_row_is_lost_and_the_work_gets_done(tmp_path: Path)
     written = 0
     try:
         with connect(address) as client:
-            properties = {"lakemark.optimize.minor.fragments": "4", "lakemark.optimize.interval-min-ms": "500"}
-            client.tables.create(TABLE, "id bigint", properties=properties)
+            properties = {**stream.properties, "lakemark.optimize.interval-min-ms": "500"}
+            client.tables.create(TABLE, "id bigint, v bigint", properties=properties)
             for killer in killers:
                 killer.start()
             ends = time.monotonic() + SECONDS
             while time.monotonic() < ends:
                 try:
-                    with client.begin(TABLE, request_id=f"batch-{written}") as writer:
-                        if not writer.committed:
-                            writer.write(pa.table({"id": range(written * ROWS, (written + 1) * ROWS)}))
-                            writer.commit()
+                    stream.write(client, written)
                 except LakemarkError:
                     continue  # the same batch again, under its request id
                 written += 1
@@ -89,8 +140,8 @@ def test_whoever_is_killed_no_row_is_lost_and_the_work_gets_done(tmp_path: Path)
             while (told := client.optimizations.explain(TABLE)).tasks or told.state in {"pending", "backing_off"}:
                 assert time.monotonic() < settled, told
                 time.sleep(1.0)
-            ids = sorted(client.read(TABLE).column("id").to_pylist())
-            assert ids == list(range(written * ROWS)), "each row once"
+            read = sorted((one["id"], one["v"]) for one in client.read(TABLE).to_pylist())
+            assert read == sorted(stream.rows.items()), "each row once, as it was written last"
             runs = list(client.optimizations.runs(TABLE))
             done = [run for run in runs if run.state == "done"]
             assert len({run.version for run in done}) == len(done) > 0
@@ -103,4 +154,6 @@ def test_whoever_is_killed_no_row_is_lost_and_the_work_gets_done(tmp_path: Path)
         service.end()
     store = open_store(store_url(tmp_path))
     assert list(verify(store)) == []
+    assert check_files(store, orphans=True).orphans == []
     store.close()
+    print(f"{written} commits, {len(done)} runs, {dict(kills)} kills")

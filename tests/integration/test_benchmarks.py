@@ -57,6 +57,7 @@ def test_plan() -> None:
     assert (figures["runs"]["unclustered_warm_ms"], figures["runs"]["full_listing_s"]) == (50, 3)
 
 
+@pytest.mark.slow  # a browser
 def test_web() -> None:
     figures = _run("web", "--tables", "60", "--versions", "100")
 
@@ -74,6 +75,7 @@ def test_soak() -> None:
     assert done >= {"commit", "upsert", "cluster", "plan, selective", "incremental", "branch merged", "get_table"}
 
 
+@pytest.mark.slow  # a service and a worker, each for as long as a trend takes
 def test_management() -> None:
     figures = _run(
         "management", "--minutes", "0.2", "--interval", "0.05", "--reader", "python", size=["--tables", "200"]
@@ -83,6 +85,7 @@ def test_management() -> None:
     assert figures["plans"] == 2
 
 
+@pytest.mark.slow  # an S3 server
 def test_storage() -> None:
     figures = _run("storage", "--no-spark", "--rounds", "2")
 
@@ -141,7 +144,7 @@ def test_peers(tmp_path: Path) -> None:
 
 def test_hms() -> None:
     """Without the peer, which is a JVM."""
-    size = ["--partitions", "2000", "--large", "1000", "--objects", "2000", "--turn-s", "0.05", "--no-peer"]
+    size = ["--partitions", "2000", "--large", "1000", "--objects", "1200", "--turn-s", "0.05", "--no-peer"]
     figures = _run("hms", size=size)
 
     assert _positive(figures, HMS) == HMS

@@ -1,4 +1,4 @@
-"""Runs the cookbook of docs/events.md: every example ends, and prints what stands below it ("..." is anything)."""
+"""Runs the examples of docs/events.md and docs/conflicts.md: they print what the pages say ("..." is anything)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakemark.cli.app import run
 from lakemark.client.events import KINDS
 from tests.integration.grpc_server import running_service
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "events.md"
+DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(
     r"<!-- run -->\n```(?P<language>console|python)\n(?P<code>.*?)```\n(?:```text\n(?P<output>.*?)```)?", re.DOTALL
 )
@@ -21,7 +21,7 @@ _BLOCK = re.compile(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_page_names_every_kind(kind: str) -> None:
-    assert f"`{kind}`" in DOCUMENT.read_text()
+    assert f"`{kind}`" in (DOCS / "events.md").read_text()
 
 
 def as_printed(expected: str, printed: str) -> bool:
@@ -30,9 +30,12 @@ def as_printed(expected: str, printed: str) -> bool:
     return re.fullmatch(pattern, lines, re.DOTALL) is not None
 
 
-def test_the_examples_print_what_the_page_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = list(_BLOCK.finditer(DOCUMENT.read_text()))
-    assert len(blocks) > 5
+@pytest.mark.parametrize(("page", "least"), [("events.md", 6), ("conflicts.md", 1)])
+def test_the_examples_print_what_the_page_says(
+    page: str, least: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocks = list(_BLOCK.finditer((DOCS / page).read_text()))
+    assert len(blocks) >= least
     with running_service(tmp_path) as service:
         names: dict[str, Any] = {"server": service.grpc_address}
 

@@ -60,10 +60,10 @@ GET = request("get_table", 1, dbname="default", tbl_name="t")
 
 def received(connection: socket.socket, replies: int) -> list[tuple[codec.Header, bytes]]:
     """So many whole replies, each with its header and its struct."""
-    data, at, all_replies = b"", 0, []
+    data, all_replies = b"", []
     while len(all_replies) < replies:
         try:
-            header = codec.read_header(data, at)
+            header = codec.read_header(data, 0)
             end = codec.end_of_struct(data, header.body) if header is not None else 0
         except codec.TruncatedError:
             header = None
@@ -73,8 +73,8 @@ def received(connection: socket.socket, replies: int) -> list[tuple[codec.Header
             data += chunk
             continue
         all_replies.append((header, data[header.body : end]))
-        at = end
-    assert at == len(data)
+        data = data[end:]
+    assert data == b""
     return all_replies
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final, cast
 
 from lakemark_core.errors import (
@@ -18,17 +20,39 @@ from lakemark_core.storage import in_scheme
 from lakemark_hms.doors.names import DoorName, door_names, door_of
 from lakemark_hms.doors.tables import calls_that_it_stands_for, door_table, ends_a_statement
 from lakemark_hms.objects import sent_location
-from lakemark_hms.wire.dispatch import RefusedError, Session
+from lakemark_hms.wire.codec import WireError
+from lakemark_hms.wire.dispatch import Call, Handler, RefusedError, Run, Session
 from lakemark_hms.wire.splice import encode_struct
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord
 from lakemark_server.catalog.lake import LakeTable
-from lakemark_server.doors.service import ConnectionCalls, Door, Doors, DoorSession
+from lakemark_server.doors.service import ConnectionCalls, Door, Doors, DoorSession, StatementRefused
 from lakemark_server.doors.statements import CHANGES, DoorKind
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_thrift.ttypes import Table
 
-_SESSIONS: Final = "doors"
-_CALLS: Final = "door_calls"
+_USE: Final = "doors"
+_AT_END: Final[Mapping[str, tuple[str, str]]] = {
+    "get_database": ("", ""),
+    "get_database_req": ("", ""),
+    "get_table": ("tbl_name", ""),
+    "get_table_req": ("req.tblName", ""),
+    "add_partitions_req": ("request.tblName", ""),
+    "alter_table": ("tbl_name", "new_tbl.sd.location"),
+    "alter_table_with_environment_context": ("tbl_name", "new_tbl.sd.location"),
+    "alter_table_with_cascade": ("tbl_name", "new_tbl.sd.location"),
+    "alter_table_req": ("req.tableName", "req.table.sd.location"),
+}
+"""The calls that Spark makes between the end of a job and the end of its statement, and where they name the table and
+a directory."""
+
+
+@dataclass(slots=True)
+class _DoorUse:
+    """What a connection did with doors. ``names``: of tables, as they were looked up."""
+
+    sessions: dict[Door, DoorSession] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    calls: ConnectionCalls = field(default_factory=ConnectionCalls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +129,39 @@ class DoorFacade:
         key = Door(door.table.table_id, kind, door.wanted.branch)
         if session is None:
             return self._doors.begin(key, "")
-        known = cast("dict[Door, DoorSession]", session.data.setdefault(_SESSIONS, {}))
-        if key not in known:
+        use = cast(_DoorUse, session.data.setdefault(_USE, _DoorUse()))
+        use.names.add(door.name)
+        if key not in use.sessions:
             host = session.peer.rpartition(":")[0]
-            calls = session.data.setdefault(_CALLS, ConnectionCalls())
-            known[key] = self._doors.begin(key, f"{session.user or ''}@{host}", cast(ConnectionCalls, calls))
-        return known[key]
+            use.sessions[key] = self._doors.begin(key, f"{session.user or ''}@{host}", use.calls)
+        return use.sessions[key]
+
+    def watched(self, run: Run) -> Run:
+        """``run``, but that it is noted if a call fails that a statement through a door makes after its job."""
+
+        def run_watched(call: Call, handler: Handler) -> object:
+            try:
+                return run(call, handler)
+            except StatementRefused:
+                raise  # it has taken its own note
+            except Exception:
+                self._note_failure(call)
+                raise
+
+        return run_watched
+
+    def _note_failure(self, call: Call) -> None:
+        use = cast("_DoorUse | None", call.session.data.get(_USE))
+        paths = _AT_END.get(call.name)
+        if use is None or paths is None:
+            return
+        try:
+            name, location = (attrgetter(path)(call.args) if path else "" for path in paths)
+        except (WireError, AttributeError):  # the name may be any
+            name, location = "", ""
+        if not name or name.lower() in use.names:
+            for session in use.sessions.values():
+                self._doors.note_failure(session, location or "")
 
 
 def door_error(door: NamedDoor) -> UnsupportedOperation:

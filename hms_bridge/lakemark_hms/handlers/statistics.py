@@ -129,16 +129,17 @@ class Statistics(Subject, title="Column statistics"):
         if named.hive is None or not columns:
             return AggrStats(colStats=[], partsFound=0)
         places = list(dict.fromkeys(_place(named.hive, name) for name in request.partNames or ()))
+        positions = {place: position for position, place in enumerate(places)}
         by_column = {column: Aggregate() for column in columns}
         complete = 0
         at_once = max(1, _STRUCTS_AT_ONCE // len(columns))
         for at in range(0, len(places), at_once):
             stored = self._statistics.get(named.hive, places[at : at + at_once], columns)
-            for structs in stored.values():
+            for place, structs in stored.items():
                 complete += len(structs) == len(columns)
                 for one in (decode_struct(ColumnStatisticsObj, each) for each in structs):
-                    by_column[(one.colName or "").lower()].add(one)
-        joined = (aggregate.result for aggregate in by_column.values())
+                    by_column[(one.colName or "").lower()].add(one, positions[place])
+        joined = (aggregate.result(len(places)) for aggregate in by_column.values())
         return AggrStats(colStats=[one for one in joined if one is not None], partsFound=complete)
 
     # -- delete

@@ -9,7 +9,7 @@ from typing import Final
 from lakemark_core.errors import DatabaseNotFound, InvalidArgument, TableNotFound
 from lakemark_hms.given import given_database, given_name
 from lakemark_hms.handlers.subject import Subject, method
-from lakemark_hms.names import DatabaseName, database_name, database_pattern, matcher
+from lakemark_hms.names import DatabaseName, beginning_of, database_name, database_pattern, matcher
 from lakemark_hms.projection import Projection
 from lakemark_hms.table_filters import TableFilter
 from lakemark_hms.wire.codec import decode_struct
@@ -124,7 +124,8 @@ class Tables(Subject, title="Tables"):
         wanted: Callable[[TableEntry], bool] = lambda _: True,
     ) -> list[str]:
         fits = matcher(pattern)
-        return [name for name, entry in self._services.catalog.list_tables(*database) if fits(name) and wanted(entry)]
+        listed = self._services.catalog.list_tables(*database, prefix=beginning_of(pattern))
+        return [name for name, entry in listed if fits(name) and wanted(entry)]
 
     @method("get_table_meta", Rank.READ)
     def get_meta(self, call: Call) -> list[TableMeta]:
@@ -132,11 +133,12 @@ class Tables(Subject, title="Tables"):
         catalog, pattern = database_pattern(args.db_patterns)
         databases = matcher(pattern)
         fits, types = matcher(args.tbl_patterns), set(args.tbl_types or ())
+        prefix = beginning_of(args.tbl_patterns)
         metas: list[TableMeta] = []
         for database in self._services.catalog.list_databases(catalog):
             if not databases(database.name):
                 continue
-            listed = self._services.catalog.list_tables(catalog, database.name)
+            listed = self._services.catalog.list_tables(catalog, database.name, prefix=prefix)
             fitting = [
                 (name, entry)
                 for name, entry in listed

@@ -423,13 +423,16 @@ class Catalog:
     # -- both kinds ---------------------------------------------------------------------------------------------------
 
     def list_tables(
-        self, catalog: str, database: str, *, after: str = "", limit: int = 0
+        self, catalog: str, database: str, *, prefix: str = "", after: str = "", limit: int = 0
     ) -> list[tuple[str, TableEntry]]:
-        """Names and entries of lake and warehouse tables, in order of name, beginning behind ``after``."""
+        """Names and entries of lake and warehouse tables, in order of name, beginning behind ``after``.
+
+        ``prefix``: only those whose names begin so, in lower case.
+        """
 
         def body(tx: ReadTransaction) -> list[tuple[str, TableEntry]]:
             owner = databases.get(tx, catalog, database)
-            return tables.listed(tx, owner.database_id, after=after, limit=limit)
+            return tables.listed(tx, owner.database_id, prefix=prefix, after=after, limit=limit)
 
         return self.store.read(body)
 

@@ -6,7 +6,7 @@ from lakemark_core.errors import TableNotFound
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_server.catalog import databases
 from lakemark_server.catalog.names import NAME_CHARS_MAX
-from lakemark_server.kv import ReadTransaction, Transaction
+from lakemark_server.kv import ReadTransaction, Transaction, strinc
 from lakemark_server.store.keyspace import OF_TABLE, TABLE_NAMES
 
 
@@ -44,11 +44,19 @@ def clear_content(tx: Transaction, table_id: int) -> None:
         tx.clear_range(*space.range(table_id))
 
 
-def listed(tx: ReadTransaction, database_id: int, *, after: str = "", limit: int = 0) -> list[tuple[str, TableEntry]]:
-    """Names with their entries, in order of name, beginning behind ``after``."""
+def listed(
+    tx: ReadTransaction, database_id: int, *, prefix: str = "", after: str = "", limit: int = 0
+) -> list[tuple[str, TableEntry]]:
+    """Names with their entries, in order of name, beginning behind ``after``. ``prefix``: how they begin."""
     begin, end = TABLE_NAMES.range(database_id)
+    if len(prefix) > NAME_CHARS_MAX:  # it would not fit into a key
+        return []
+    if prefix:
+        # Without the end of the text, the key of the prefix is how the keys of all longer names begin.
+        begin = TABLE_NAMES.key(database_id, prefix)[:-1]
+        end = strinc(begin)
     if after:
-        begin = TABLE_NAMES.key(database_id, after) + b"\x00"
+        begin = max(begin, TABLE_NAMES.key(database_id, after) + b"\x00")
     return [
         (str(TABLE_NAMES.unpack(key)[-1]), TableEntry.FromString(value))
         for key, value in tx.get_range(begin, end, limit=limit)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 
 from pyarrow import fs
 
@@ -19,6 +20,8 @@ from lakemark_server.doors.directories import (
     is_left_by_overwrite,
     session_path,
 )
+from lakemark_server.doors.looks import EarlierLooks
+from lakemark_server.doors.parts import in_parts
 
 
 def give(location: str, directory: GivenDirectory) -> str:
@@ -47,15 +50,25 @@ def given_directories(location: str, session: str) -> list[GivenDirectory]:
     return sorted((one for one in named if one is not None), key=lambda one: one.name)
 
 
-def complete_directories(location: str, session: str, *, partitioned: bool) -> list[CompleteDirectory]:
+def complete_directories(
+    location: str, session: str, *, partitioned: bool, looks: EarlierLooks
+) -> list[CompleteDirectory]:
     """Those of a session in which a job has ended, in the order of their names. Raises Unavailable, StorageRefused.
 
-    ``partitioned``: also those that a dynamic INSERT OVERWRITE has left.
+    ``partitioned``: also those that a dynamic INSERT OVERWRITE has left. Those about which it was decided, as
+    ``looks`` knows, are left out. That is where this look is remembered, too.
     """
     uri = storage.join(location, session_path(session))
     system, path = open_location(uri)
     try:
-        named = _by_directory(system, path, whole=partitioned) if has_directories(system) else _by_key(uri)
+        changed_ns: Mapping[str, int | None]
+        if has_directories(system):
+            changed_ns = _changed_ns(system, path)
+            named = _by_directory(system, path, looks.to_look_at(changed_ns), whole=partitioned)
+        else:
+            entries_of = _by_key(uri)
+            changed_ns = dict.fromkeys(entries_of)
+            named = {name: entries_of[name] for name in looks.to_look_at(changed_ns)}
     except OSError as error:
         raise storage_error(f"directory {uri!r} cannot be listed", system, path, error) from error
     complete = []
@@ -65,6 +78,7 @@ def complete_directories(location: str, session: str, *, partitioned: bool) -> l
             complete.append(CompleteDirectory(directory, emptied=MARKER not in entries))
         elif directory is not None and partitioned and is_left_by_overwrite(entries):
             complete.append(CompleteDirectory(directory, emptied=True, marked=False))
+    looks.note_unended(named.keys() - {one.directory.name for one in complete}, changed_ns)
     return complete
 
 
@@ -105,10 +119,14 @@ def delete_rows(location: str, directory: GivenDirectory) -> None:
         raise storage_error(f"files in {uri!r} cannot be deleted", system, path, error) from error
 
 
-def _by_directory(system: fs.FileSystem, path: str, *, whole: bool) -> dict[str, set[str]]:
-    """The names of what is in each directory; not ``whole``: only of what tells whether a job has ended."""
+def _changed_ns(system: fs.FileSystem, path: str) -> dict[str, int | None]:
+    """When each directory below was changed last."""
     infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-    names = [info.base_name for info in infos if info.type == fs.FileType.Directory]
+    return {info.base_name: info.mtime_ns for info in infos if info.type == fs.FileType.Directory}
+
+
+def _by_directory(system: fs.FileSystem, path: str, names: Sequence[str], *, whole: bool) -> dict[str, set[str]]:
+    """The names of what is in each of these; not ``whole``: only of what tells whether a job has ended."""
     if whole:
         return {
             name: {
@@ -119,10 +137,10 @@ def _by_directory(system: fs.FileSystem, path: str, *, whole: bool) -> dict[str,
         }
     wanted = [(name, file) for name in names for file in (SUCCESS, MARKER)]
     there = system.get_file_info([posixpath.join(path, name, file) for name, file in wanted]) if wanted else []
-    files: dict[str, set[str]] = {}
+    files: dict[str, set[str]] = {name: set() for name in names}
     for (name, file), info in zip(wanted, there, strict=True):
         if info.type == fs.FileType.File:
-            files.setdefault(name, set()).add(file)
+            files[name].add(file)
     return files
 
 
@@ -135,22 +153,23 @@ def _by_key(uri: str) -> dict[str, set[str]]:
     return entries
 
 
-def move(location: str, pairs: Iterable[tuple[str, str]]) -> None:
+def move(location: str, pairs: Iterable[tuple[str, str]], pool: Executor) -> None:
     """Moves files, both paths relative to ``location``; those that were moved before are left out by the caller.
 
-    A file that another process moves at the same time is as good as moved. Raises Unavailable, StorageRefused.
+    A file that another process moves at the same time is as good as moved. Raises Unavailable, StorageRefused; nothing
+    is moved any more then.
     """
     system, root = open_location(location)
-    made: set[str] = set()
-    for source, target in pairs:
-        start, end = posixpath.join(root, source), posixpath.join(root, target)
-        above = posixpath.dirname(end)
+
+    def move_one(pair: tuple[str, str]) -> None:
+        start, end = (posixpath.join(root, path) for path in pair)
         try:
-            if has_directories(system) and above not in made:
-                system.create_dir(above, recursive=True)
-                made.add(above)
+            if has_directories(system):
+                system.create_dir(posixpath.dirname(end), recursive=True)
             system.move(start, end)
         except OSError as error:
-            if system.get_file_info(end).type == fs.FileType.File:
-                continue
-            raise storage_error(f"{source} cannot be moved to {target}", system, start, error) from error
+            if system.get_file_info(end).type != fs.FileType.File:
+                source, target = pair
+                raise storage_error(f"{source} cannot be moved to {target}", system, start, error) from error
+
+    in_parts(pool, move_one, pairs)

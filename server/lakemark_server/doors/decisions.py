@@ -13,6 +13,9 @@ same client. So all that is known is whose call it is. From this it follows:
   before are then among those of other sessions (``elsewhere``), which may as well belong to somebody else. Only if no
   directory of its own is left, and there is one elsewhere alone, it must be that one. In doubt nothing is published:
   the statements fail, all of them, and can be repeated.
+* A call that comes over one connection comes in its turn, or the connection breaks. So what a client repeats over the
+  same connection had a call that failed here (``failed``): the rows that were there by then may be those of a statement
+  that has failed.
 * A call follows soon on the end of its job. So what was complete long before (``late``) is of a statement whose call
   was lost, or is on its way for very long. It has failed and was perhaps repeated, and is never published. But the call
   at hand may be its own, so nothing else is taken for the rows of that call either.
@@ -40,6 +43,10 @@ IN_DOUBT = (
     "after half a minute"
 )
 
+CALL_FAILED = (
+    "a call at the end of a statement of this application has failed, and it cannot be told whether that statement was "
+    "repeated: nothing was committed; repeat it after half a minute"
+)
 OVERWRITES_AT_ONCE = (
     "an INSERT OVERWRITE of partitions ended at the same time as another statement of this application, or after one "
     "that failed, and it cannot be told which of them is whole: none of them was committed; repeat the statement, one "
@@ -69,6 +76,7 @@ class CallSituation:
     statements of all these sessions that were published, which have not come. ``doubtful``: the call may be that of a
     statement that was given up lately. ``late``: of any of these sessions, but complete for longer than a call takes to
     come. ``unfinished``: files lie in a directory of the session that is not complete, so the call may be of that one.
+    ``failed``: a call at the end of a statement of the session has failed, and its rows may be among ``own``.
     """
 
     own: Sequence[CompleteDirectory]
@@ -77,12 +85,13 @@ class CallSituation:
     doubtful: bool = False
     late: Sequence[CompleteDirectory] = ()
     unfinished: bool = False
+    failed: bool = False
 
     @property
     def certain(self) -> bool:
         """Whether no other statement than that of the call can have ended."""
         complete = len(self.own) + len(self.elsewhere) + len(self.late)
-        return complete <= 1 and not (self.owed or self.doubtful or self.unfinished)
+        return complete <= 1 and not (self.owed or self.doubtful or self.unfinished or self.failed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +113,8 @@ def decide(situation: CallSituation, *, replaces: bool, way: str) -> CallEnd:
     beside = own or late or situation.owed or situation.unfinished
     # Without _SUCCESS it is not known when it ended, so it may be that of a driver that died long ago.
     alone = len(elsewhere) == 1 and elsewhere[0].marked
+    if situation.failed:
+        return _refused(complete, CALL_FAILED)
     if situation.doubtful or (elsewhere and (beside or not alone)) or (late and (own or situation.owed)):
         return _refused(complete, IN_DOUBT)
     if late:

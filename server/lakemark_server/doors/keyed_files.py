@@ -30,6 +30,7 @@ from lakemark_server.doors.base_files import BaseFileLookup, BaseFiles
 from lakemark_server.doors.bucket_files import BucketFile, write_bucket_files
 from lakemark_server.doors.directories import StatementFile, slice_of
 from lakemark_server.doors.entries import entry_of
+from lakemark_server.doors.parts import in_parts
 from lakemark_server.doors.statement_rows import KeyedRows
 from lakemark_server.doors.statements import CHANGES, Statement
 
@@ -86,9 +87,8 @@ class KeyedFiles:
                         files.append((one, slice_of(posixpath.join(place, one.name), instant, schema)))
             # Not again: an attempt may have been made before, and committed by another process just now.
             moved = {f"{instant}/{path}" for path, _ in storage.list_files(storage.join(location, str(instant)))}
-            contents.move(
-                location, ((f"{work}/{one.source}", one.target) for _, one in files if one.target not in moved)
-            )
+            pairs = ((f"{work}/{one.source}", one.target) for _, one in files if one.target not in moved)
+            contents.move(location, pairs, self._readers)
         finally:
             with suppress(LakemarkError):
                 storage.delete_directory(storage.join(location, work))
@@ -98,7 +98,7 @@ class KeyedFiles:
             file, placed = pair
             return _entry(rows, file, placed, under, system, root)
 
-        return list(self._readers.map(entry, files))
+        return in_parts(self._readers, entry, files)
 
 
 def _operation(table: LakeTable, statement: Statement, bases: BaseFiles) -> str:

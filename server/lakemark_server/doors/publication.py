@@ -42,6 +42,7 @@ from lakemark_server.doors.base_files import BaseFileLookup
 from lakemark_server.doors.directories import GivenDirectory, StatementFile, data_paths, slice_of
 from lakemark_server.doors.entries import entry_of
 from lakemark_server.doors.keyed_files import BYTES_MAX, KeyedFiles
+from lakemark_server.doors.parts import in_parts
 from lakemark_server.doors.statements import DoorKind, Statement
 from lakemark_server.kv import ReadTransaction, Store
 from lakemark_server.snapshots.service import Snapshots
@@ -270,10 +271,10 @@ class Publication:
             raise InvalidFile(f"the statement wrote two files that would be one in {table.name}; it was not committed")
         moved = {f"{instant}/{path}" for path, _ in storage.list_files(storage.join(location, str(instant)))}
         slices = {one.target: one for one in (*here, *_moved(moved, instant, schema))}
-        files = list(
-            self._footers.map(
-                lambda one: self._file(table, schema, directory, one, is_moved=one.target in moved), slices.values()
-            )
+        files = in_parts(
+            self._footers,
+            lambda one: self._file(table, schema, directory, one, is_moved=one.target in moved),
+            slices.values(),
         )
         empty = {file.path for file in files if not file.row_count}
         contents.move(
@@ -283,6 +284,7 @@ class Publication:
                 for one in here
                 if one.target not in moved and one.target not in empty
             ),
+            self._footers,
         )
         return [file for file in files if file.path not in empty]
 

@@ -35,6 +35,7 @@ from lakemark_server.doors.decisions import (
 )
 from lakemark_server.doors.directories import MARKER, SUCCESS, GivenDirectory, given_at, new_session
 from lakemark_server.doors.keyed_files import BYTES_MAX
+from lakemark_server.doors.looks import EarlierLooks
 from lakemark_server.doors.publication import Publication, committed, give_up
 from lakemark_server.doors.statements import DoorKind, Statement
 from lakemark_server.kv import ReadTransaction, Store
@@ -103,7 +104,9 @@ class ConnectionCalls:
 class DoorSession:
     """One connection of a client, as long as it uses one door. Kept by the connection, and gone with it.
 
-    ``calls``: of the connection, for all of its doors.
+    ``calls``: of the connection, for all of its doors. ``failed_ms``: when a call of the connection failed last that a
+    statement makes after its job; ``failed_call``: the directory that it named. ``looks``: what is known of the
+    session's directories.
     """
 
     door: Door
@@ -113,6 +116,9 @@ class DoorSession:
     noted_ms: int
     calls: ConnectionCalls = field(default_factory=ConnectionCalls)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    failed_ms: int = -1
+    failed_call: GivenDirectory | None = None
+    looks: EarlierLooks = field(default_factory=EarlierLooks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +239,15 @@ class Doors:
         directory = GivenDirectory.new(session.name, table.schema.schema_id, version, now)
         return contents.give(table.record.location, directory)
 
+    def note_failure(self, session: DoorSession, location: str = "") -> None:
+        """A call of the connection has failed that a statement makes between the end of its job and its last call.
+
+        So a statement has failed, too, whose rows may lie in any directory that was given by now, and it may be
+        repeated. A call that does not come at all has broken the connection: what is repeated then belongs to another
+        session. ``location``: that the call named, which may come again.
+        """
+        session.failed_ms, session.failed_call = self._clock(), given_at(location)
+
     def end(self, door: Door, location: str, way: str, worth: int = 1) -> None:
         """A statement has ended, as its call says that names ``location``: returns once its rows are committed.
 
@@ -333,7 +348,13 @@ class Doors:
         late = [one for one in complete if one not in soon and ages[one] <= max(LOST_MS, self._doubt_ms)]
         unfinished = bool(elsewhere or late) and self._unfinished(ending)
         doubtful = ending.doubtful(self._clock())
-        return CallSituation(own_soon, elsewhere_soon, ending.owed, doubtful, late, unfinished)
+        live = self._live.get(ending.call.session)
+        failed = (
+            live is not None
+            and live.failed_call != ending.call
+            and any(one.directory.given_ms <= live.failed_ms for one in own_soon)
+        )
+        return CallSituation(own_soon, elsewhere_soon, ending.owed, doubtful, late, unfinished, failed)
 
     def _unfinished(self, ending: _Ending) -> bool:
         """Whether rows lie in a directory of the session about which nothing was decided."""
@@ -362,20 +383,23 @@ class Doors:
         """The directories of the sessions in which a job has ended, and about which nothing was decided."""
         location = table.record.location
         partitioned = bool(table.schema.partition_columns)
+        looks = {session: live.looks if (live := self._live.get(session)) else EarlierLooks() for session in sessions}
         complete = [
             one
             for session in sessions
-            for one in contents.complete_directories(location, session, partitioned=partitioned)
+            for one in contents.complete_directories(location, session, partitioned=partitioned, looks=looks[session])
         ]
-        if not complete:
-            return []
-        decided = self._store.read(
+        known = self._store.read(
             lambda tx: {one.directory: records.find(tx, table.table_id, one.directory) for one in complete}
         )
+        for directory, record in known.items():
+            if record.outcome:
+                looks[directory.session].decided[directory.name] = record.changed_ms
         # Not at once: a committer may not be done with its _SUCCESS when the call of another statement finds it.
         before = self._clock() - SETTLED_MS
-        self._delete(table, [one for one, record in decided.items() if record.outcome and record.changed_ms < before])
-        return [one for one in complete if not decided[one.directory].outcome]
+        for session, look in looks.items():
+            self._delete(table, [GivenDirectory(session, name) for name in look.take_decided(before)])
+        return [one for one in complete if not known[one.directory].outcome]
 
     def _publish(self, ending: _Ending, directories: Sequence[GivenDirectory], *, certain: bool) -> None:
         """Raises StatementRefused, of which it takes a note; UnknownOutcome."""

@@ -30,6 +30,7 @@ def test_a_location_that_cannot_be_written_is_told(server: Client, spark: SparkP
     assert [one.state for one in server.timeline.instants(table)] == ["rolled_back"]
 
 
+@pytest.mark.one_spark
 def test_a_full_disk_is_told_and_leaves_nothing(server: Client, spark: SparkProcess, table: str) -> None:
     location = Path(local_path(server.tables.create(table, "id bigint, v string", properties=KEYED).location))
     run(spark, "ls.upsert(spark.range(3).selectExpr('id', 'string(null) v'), t, server=client)", t=table)
@@ -57,6 +58,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(server: Client, spark: SparkProc
     assert server.read(table, "v = '-1'").num_rows == 3
 
 
+@pytest.mark.one_spark
 def test_rows_that_are_lost_with_an_executor_change_nothing(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, x int", properties=KEYED)
 

@@ -13,7 +13,7 @@ from lakemark.parquet import write_table
 from tests.e2e.lake_spark.snippets import run
 from tests.e2e.spark_runner import SparkProcess, SparkStatementError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
 
 
 def test_a_delete_takes_out_what_matches_and_rewrites_only_what_it_must(

@@ -14,7 +14,7 @@ from lakemark_core.types import BIGINT, Field
 from tests.e2e.lake_spark.snippets import run
 from tests.e2e.spark_runner import SparkProcess
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
 
 GROWING = {
     "lakemark.primary-key": "id,p",

@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakemark import Client
+from lakemark_core.storage import local_path
 from tests.e2e.lake_spark.snippets import run
 from tests.e2e.spark_runner import SparkProcess, SparkStatementError
 
@@ -37,6 +38,7 @@ def test_writers_split_what_is_too_large(server: Client, spark: SparkProcess, ta
     assert [file.row_count for file in server.plan(flat)] == [1_000]
 
 
+@pytest.mark.one_spark
 def test_a_compaction_merges_small_files_of_a_partition(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, v string, day string, `a{b` int", partitioned_by=["day"])
     days = ("a", "b", "ü/:")
@@ -110,14 +112,15 @@ result = [[some.version, every.version, repeated.version], len(before), ls.compa
 SCATTERED = "spark.range({rows}).selectExpr('id', 'cast(hash(id) as int) x', 'sha1(string(id)) y', 'id % 2 p')"
 
 
+@pytest.mark.one_spark
 @pytest.mark.parametrize("order", ["sort", "z-order"])
 def test_plans_leave_out_more_files_of_a_clustered_table(
     server: Client, spark: SparkProcess, table: str, order: str
 ) -> None:
     table = f"{table}_{order[0]}"
-    properties = {SIZE: "50000", BY: "x,Y", ORDER: order}
+    properties = {SIZE: "20000", BY: "x,Y", ORDER: order}
     server.tables.create(table, "id bigint, x int, y string, p bigint", partitioned_by=["p"], properties=properties)
-    rows = SCATTERED.format(rows=60_000)
+    rows = SCATTERED.format(rows=20_000)
     told = run(
         spark,
         f"""
@@ -137,18 +140,19 @@ result = [at_first, planned(), commit.version, before[0]]
     )
 
     before, after, version, count = told
-    assert (version, count) == (4, 60_001)
-    assert 40 < before[-1] < 160
-    assert abs(after[-1] - before[-1]) < 20
+    assert (version, count) == (4, 20_001)
+    assert 30 < before[-1] < 130
+    assert abs(after[-1] - before[-1]) < 16
     assert before[2] <= 4, "by the order that they had"
     assert min(before[:2]) >= before[-1] - 3, "hardly a file is left out"
     if order == "sort":
         assert after[0] <= 8
     else:
         assert max(after[:2]) <= after[-1] / 2
-    assert max(file.size_bytes for file in server.plan(table)) < 150_000
+    assert max(file.size_bytes for file in server.plan(table)) < 60_000
 
 
+@pytest.mark.one_spark
 @pytest.mark.parametrize("index", ["fixed", "extendible"])
 def test_a_table_with_buckets_has_its_rows_in_order_within_each_file(
     server: Client, spark: SparkProcess, table: str, index: str
@@ -188,11 +192,12 @@ def _is_sorted(server: Client, table: str, column: str) -> bool:
 
 
 def _sorted_by(server: Client, table: str, path: str, column: str) -> bool:
-    location = server.tables.get(table).location.removeprefix("file:")
+    location = local_path(server.tables.get(table).location)
     values = pq.read_table(f"{location}/{path}", columns=[column], partitioning=None)[column].to_pylist()
     return values == sorted(values)
 
 
+@pytest.mark.one_spark
 def test_what_cannot_be_clustered(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, x int")
     cases = [
@@ -212,6 +217,7 @@ def test_what_cannot_be_clustered(server: Client, spark: SparkProcess, table: st
     assert server.snapshot(table).version == 0
 
 
+@pytest.mark.one_spark
 def test_rewrites_lose_nothing_beside_writers(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, v int", properties={"lakemark.conflict.policy": "file", BY: "v,id"})
 

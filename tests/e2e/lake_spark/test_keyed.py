@@ -98,6 +98,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
 SHOW = "show = lambda **at: sorted([list(row) for row in ls.read(spark, t, server=client, **at).collect()], key=repr)"
 
 
+@pytest.mark.one_spark
 def test_an_upsert_reads_no_file_and_writes_one_delta_for_each_group(
     server: Client, spark: SparkProcess, table: str
 ) -> None:
@@ -131,6 +132,7 @@ result = [show(where="x = 1"), show(where="x = 1", branch="dev"), show(version=1
     assert sum(file.row_count for file in deltas) == 2
 
 
+@pytest.mark.one_spark
 def test_a_table_in_files_of_older_schemas_is_merged(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, x int, s string, p string", partitioned_by=["p"], properties=MERGED)
 
@@ -152,6 +154,7 @@ def test_a_table_in_files_of_older_schemas_is_merged(server: Client, spark: Spar
     assert rows == compacted == [[1, 1, "one", None, "a"], [2, 5_000_000_000, "zwei", 7, "a"], [3, 1, "drei", 7, "a"]]
 
 
+@pytest.mark.one_spark
 def test_writers_of_the_same_rows_go_on_beside_each_other(server: Client, spark: SparkProcess, table: str) -> None:
     properties = {**MERGED, "lakemark.merge.by": "column", "lakemark.conflict.policy": "column"}
     server.tables.create(table, "id bigint, a int, b int, p string", partitioned_by=["p"], properties=properties)
@@ -186,6 +189,7 @@ with ThreadPoolExecutor(3) as pool:
     assert rows == [[one, 1, 1, "x"] for one in range(6)]
 
 
+@pytest.mark.one_spark
 def test_a_compaction_leaves_what_an_open_writer_may_still_be_older_than(
     server: Client, spark: SparkProcess, table: str
 ) -> None:
@@ -208,6 +212,7 @@ def test_a_compaction_leaves_what_an_open_writer_may_still_be_older_than(
     assert run(spark, "ls.compact(spark, t, server=client)\nresult = [one.kind for one in client.plan(t)]") == ["base"]
 
 
+@pytest.mark.one_spark
 def test_deletes_outlive_compactions_for_as_long_as_the_table_says(
     server: Client, spark: SparkProcess, table: str
 ) -> None:

@@ -12,10 +12,10 @@ import pytest
 from lakemark import Client
 from lakemark.errors import InstantStateError
 from tests.e2e.lake_spark.snippets import run
-from tests.e2e.spark_runner import SparkProcess, interpreter, java_home
+from tests.e2e.spark_runner import SparkProcess, interpreter, java_home, java_options
 from tests.integration.grpc_server import connected, running_service
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.one_spark]
 
 KEYED = {"lakemark.primary-key": "id", "lakemark.bucket.count": "1", "lakemark.write.mode": "merge-on-read"}
 
@@ -96,7 +96,11 @@ def test_a_worker_with_spark_puts_a_partition_in_order(spark_version: str, tmp_p
         assert told.partition_states[0].kind == "full"
         command = [interpreter(spark_version), "-m", "lakemark", "-s", service.grpc_address]
         command += ["optimizer", "run", "--executor", "spark", "--tasks", "1", "--master", "local[1]"]
-        environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "JAVA_HOME": str(java_home() or "")}
+        environment = os.environ | {
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "JAVA_HOME": str(java_home() or ""),
+            "JAVA_TOOL_OPTIONS": java_options(interpreter(spark_version)),
+        }
         finished = subprocess.run(
             command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False
         )

@@ -29,6 +29,7 @@ by = lambda t: {"on": ["id"]} if keys(t) else {}
 """
 
 
+@pytest.mark.one_spark
 @pytest.mark.parametrize(
     "kind",
     # With one writer, the policy makes no difference.
@@ -92,6 +93,7 @@ result = [told(one) for one in (first, repeated, second, none)] + [first.commit 
     assert server.snapshot(table).version == 4
 
 
+@pytest.mark.one_spark
 def test_rows_without_a_key_are_updated_by_join_and_move(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, x int, city string, p int", partitioned_by=["p"])
 
@@ -167,6 +169,7 @@ def test_what_contradicts_the_table_is_told_and_nothing_is_committed(
     assert server.read(table).to_pylist() == [{"id": 1, "x": 1, "n": 1, "p": 0}]
 
 
+@pytest.mark.one_spark
 @pytest.mark.parametrize(
     ("kind", "policy"),
     [("merged", "partition"), ("merged", "row"), ("rewritten", "file_group"), ("without_key", "file_group")],
@@ -214,6 +217,7 @@ result = [show(t), refused]
     assert f"policy '{policy}'" in rows[1]
 
 
+@pytest.mark.one_spark
 @pytest.mark.parametrize("kind", ["without_key", pytest.param("key_alone", marks=pytest.mark.slow), "merged"])
 def test_changes_between_versions_are_told(server: Client, spark: SparkProcess, table: str, kind: str) -> None:
     server.tables.create(table, "id bigint, m map<string,int>, p int", partitioned_by=["p"], properties=KINDS[kind])

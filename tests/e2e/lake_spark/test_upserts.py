@@ -40,6 +40,7 @@ def show(spark: SparkProcess) -> None:
     )
 
 
+@pytest.mark.one_spark
 def test_rows_are_replaced_inserted_and_moved_and_other_files_stay(
     server: Client, spark: SparkProcess, table: str
 ) -> None:
@@ -70,6 +71,7 @@ def test_rows_are_replaced_inserted_and_moved_and_other_files_stay(
     assert server.read(table, version=4).num_rows == 40, "the past is as it was"
 
 
+@pytest.mark.one_spark
 def test_with_its_partition_among_the_keys_a_row_is_another_one_elsewhere(
     server: Client, spark: SparkProcess, table: str
 ) -> None:
@@ -121,6 +123,7 @@ def test_keys_of_every_type_find_their_rows(server: Client, spark: SparkProcess,
     assert len(server.changes(table, 1, 2).removed) == 2, "each file held one row"
 
 
+@pytest.mark.one_spark
 def test_columns_that_are_not_given_keep_their_values(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(
         table, "id bigint, a int, st struct<x:int,y:string>, n int NOT NULL, p int", partitioned_by=["p"]
@@ -170,6 +173,7 @@ def test_what_cannot_be_a_key_is_told_and_nothing_is_committed(server: Client, s
     assert server.snapshot(table).version == 0
 
 
+@pytest.mark.one_spark
 def test_an_upsert_in_files_of_older_schemas_and_on_a_branch(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id int, s string, p int", partitioned_by=["p"])
 
@@ -190,6 +194,7 @@ def test_an_upsert_in_files_of_older_schemas_and_on_a_branch(server: Client, spa
     ]
 
 
+@pytest.mark.one_spark
 def test_a_request_id_upserts_once_and_rows_are_computed_once(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, r double")
 
@@ -214,6 +219,7 @@ def test_a_request_id_upserts_once_and_rows_are_computed_once(server: Client, sp
     assert freed, "the rows are kept for as long as they are needed"
 
 
+@pytest.mark.one_spark
 def test_upserts_and_other_writers(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, x int, p int", partitioned_by=["p"])
 
@@ -270,6 +276,7 @@ def test_upserts_and_other_writers(server: Client, spark: SparkProcess, table: s
     assert server.read(table, "p = 1 and x = 3").num_rows == 1, "deltas of other partitions are in nobody's way"
 
 
+@pytest.mark.one_spark
 def test_upserts_of_two_threads_under_the_policy_file_group(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, x int", properties={"lakemark.conflict.policy": "file_group"})
 

@@ -62,6 +62,7 @@ def test_all_types_come_back_and_have_statistics(server: Client, spark: SparkPro
     assert {names[one.column_id]: one for one in second.statistics}["d"].nan_count is None, "it has a NaN"
 
 
+@pytest.mark.one_spark
 @pytest.mark.parametrize("union_max", [50, 5], ids=["union of partitions", "look-up by path"])
 def test_special_and_null_partition_values(server: Client, spark: SparkProcess, table: str, union_max: int) -> None:
     server.tables.create(

@@ -18,6 +18,7 @@ def directories(files: list[DataFile]) -> list[str]:
     return [file.path.rpartition("/")[0] for file in files]
 
 
+@pytest.mark.one_spark
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 @pytest.mark.parametrize("distribute", [True, False])
 def test_each_directory_holds_one_file(
@@ -50,6 +51,7 @@ def test_each_directory_holds_one_file(
     assert len({file.file_group for file in files}) == len(files)
 
 
+@pytest.mark.one_spark
 def test_overwrites_replace_what_they_name(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, p int", partitioned_by=["p"])
 
@@ -84,6 +86,7 @@ def test_overwrites_replace_what_they_name(server: Client, spark: SparkProcess, 
     assert server.timeline.instants(table, newest_first=True)[0].state == "rolled_back"
 
 
+@pytest.mark.one_spark
 def test_a_request_id_commits_once(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint")
 
@@ -155,6 +158,7 @@ def test_a_job_that_fails_is_rolled_back_and_the_session_is_as_before(
     assert instant.rolled_back_reason.startswith("the writer failed: ")
 
 
+@pytest.mark.one_spark
 def test_many_files_are_described_by_the_executors(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, x double, p int", partitioned_by=["p"])
 

@@ -66,3 +66,20 @@ def test_it_leaves_the_files_of_the_commit_and_costs_what_is_documented(
     assert world.bucket.uploads() == []
     if spark_version == "4.3":
         assert counts == documented(committer)
+
+
+def test_statements_through_doors(world: SparkWorld, table: str, committer: str) -> None:
+    """Whichever it is, it leaves a _SUCCESS beside the files, and what it needs for itself is no row of the table."""
+    world.client.tables.create(table, "id bigint, p int", partitioned_by=["p"])
+    world.spark.sql(f"INSERT INTO {table}__append SELECT id, CAST(id % 2 AS INT) FROM range(0, 8, 1, 2)")
+    world.spark.sql(f"INSERT INTO {table}__append PARTITION (p = 1) SELECT id + 10 FROM {table} WHERE p = 1")
+    assert world.sql_ids(table) == [*range(8), 11, 13, 15, 17]
+    world.spark.sql(f"INSERT INTO {table}__overwrite SELECT id, p FROM {table} WHERE p = 1 AND id > 10")
+    assert world.ids(table) == [0, 2, 4, 6, 11, 13, 15, 17]
+    keyed = {"lakemark.primary-key": "id", "lakemark.bucket.count": "2", "lakemark.write.mode": "merge-on-read"}
+    world.client.tables.create(f"{table}k", "id bigint, v int", properties=keyed)
+    world.spark.sql(f"INSERT INTO {table}k__upsert SELECT id, 1 FROM range(6)")
+    world.spark.sql(f"INSERT INTO {table}k__upsert SELECT id, 2 FROM range(3)")
+    world.spark.sql(f"INSERT INTO {table}k__delete SELECT id FROM range(4, 6)")
+    assert world.spark.sql(f"SELECT id, v FROM {table}k ORDER BY id") == [(0, 2), (1, 2), (2, 2), (3, 1)]
+    assert world.bucket.uploads() == []

@@ -131,3 +131,20 @@ def test_spark(hdfs_client: Client, hdfs_spark: SparkProcess) -> None:
     hdfs_spark.sql(f"DROP VIEW {name}")
     assert [one.name for one in client.tables.dropped("db")] == [name]
     client.tables.purge(name)
+
+
+def test_statements_through_doors(hdfs_client: Client, hdfs_spark: SparkProcess) -> None:
+    client, name = hdfs_client, f"db.doors{hdfs_spark.version.replace('.', '_')}"
+    client.tables.create(name, "id bigint, p string", partitioned_by=["p"])
+    hdfs_spark.sql(f"INSERT INTO {name}__append SELECT id, concat('a b%2', id % 2) FROM range(0, 8, 1, 2)")
+    hdfs_spark.sql(f"INSERT INTO {name}__append SELECT id + 10, p FROM {name} WHERE id < 2")
+    hdfs_spark.sql(f"INSERT INTO {name}__overwrite SELECT id, p FROM {name} WHERE p = 'a b%21'")
+    rows = hdfs_spark.sql(f"SELECT id FROM {name} ORDER BY id")
+    assert [row[0] for row in rows] == [*range(8), 10, 11]
+    assert sorted(client.read(name).column("id").to_pylist()) == [*range(8), 10, 11]
+    keyed = {"lakemark.primary-key": "id", "lakemark.bucket.count": "2", "lakemark.write.mode": "merge-on-read"}
+    client.tables.create(f"{name}k", "id bigint, v int", properties=keyed)
+    hdfs_spark.sql(f"INSERT INTO {name}k__upsert SELECT id, 1 FROM range(6)")
+    hdfs_spark.sql(f"INSERT INTO {name}k__upsert SELECT id, 2 FROM range(3)")
+    hdfs_spark.sql(f"INSERT INTO {name}k__delete SELECT id FROM range(4, 6)")
+    assert hdfs_spark.sql(f"SELECT id, v FROM {name}k ORDER BY id") == [(0, 2), (1, 2), (2, 2), (3, 1)]

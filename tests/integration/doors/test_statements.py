@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from hmsclient.genthrift.hive_metastore.ttypes import MetaException, NoSuchObjectException
+from pyarrow.fs import FileSystem
+from thrift.Thrift import TApplicationException
 from thrift.transport.TTransport import TTransportException
 
 from lakemark import Client, connect
+from lakemark_core.errors import Unavailable
 from lakemark_server.context.clock import now_ms
-from lakemark_server.doors import publication, records
+from lakemark_server.doors import contents, looks, publication, records
 from lakemark_server.doors import service as doors_service
-from lakemark_server.doors.service import DOUBT_MS, LOST_MS
+from lakemark_server.doors.service import DOUBT_MS, LOST_MS, Doors
 from lakemark_server.doors.sweep import RETAIN_MS, DoorSweep
 from lakemark_server.process import Service
 from lakemark_server.timeline.service import Timeline
@@ -416,6 +420,63 @@ def test_a_statement_whose_call_got_lost_is_not_published_with_the_next(
     assert ids(lake, "t2") == [1, 2]
 
 
+def test_a_statement_that_is_repeated_after_a_call_of_it_failed_is_not_there_twice(
+    lake: Client, spark: Callable[..., SparkClient], clock: Later
+) -> None:
+    """The connection is the same, so its rows are beside those of the first try."""
+    one = spark()
+    one.insert("t__append", [1])
+    one.write(one.look_up("t__append"), [2])
+    lake.tables.rename("default.t", "default.t2")
+    with pytest.raises(NoSuchObjectException):
+        one.end("t__append")
+    clock.by_ms += 1_000
+    with pytest.raises(REFUSED, match="repeat it after half a minute"):
+        one.insert("t2__append", [2])
+    with pytest.raises(REFUSED, match="repeat it after half a minute"):
+        one.insert("t2__append", [2])
+    clock.by_ms += DOUBT_MS + 1
+    one.insert("t2__append", [2])
+    assert ids(lake, "t2") == [1, 2]
+
+
+def test_calls_that_fail_for_other_tables_change_nothing(lake: Client, spark: Callable[..., SparkClient]) -> None:
+    one = spark()
+    one.write(one.look_up("t__append"), [1])
+    for name in ("missing", "missing__append"):
+        with pytest.raises(NoSuchObjectException):
+            one.client.get_table("default", name)
+    one.end("t__append")
+    assert ids(lake) == [1]
+
+
+def test_a_call_that_was_to_come_again_is_answered(
+    lake: Client, spark: Callable[..., SparkClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a statement that is repeated instead is not there twice, though the client did not connect anew."""
+    one = spark()
+    one.write(one.look_up("t__append"), [1])
+    shown = one.client.get_table("default", "t__append")
+    shown.parameters = {}
+    with monkeypatch.context() as patched:
+        patched.setattr(Doors, "_end", _unavailable)
+        with pytest.raises(TApplicationException, match="ask again"):
+            one.send("t__append", shown)
+    one.send("t__append", shown)
+    one.write(one.look_up("t__append"), [2])
+    with monkeypatch.context() as patched:
+        patched.setattr(Doors, "_end", _unavailable)
+        with pytest.raises(TApplicationException, match="ask again"):
+            one.end("t__append")
+    with pytest.raises(REFUSED, match="has failed, and it cannot be told"):
+        one.insert("t__append", [2])
+    assert ids(lake) == [1]
+
+
+def _unavailable(*_: object, **__: object) -> None:
+    raise Unavailable("the store is away")
+
+
 def _age(directory: Path, by_ms: int = DOUBT_MS + 5_000) -> None:
     """Lets the statement's job have ended longer ago than a call takes to come."""
     then_s = (now_ms() - by_ms) / 1_000
@@ -559,8 +620,8 @@ def _kill(patched: pytest.MonkeyPatch, at: str) -> None:
     if at == "move":
         real = publication.contents.move
 
-        def first_only(location: str, pairs: Iterator[tuple[str, str]]) -> None:
-            real(location, [next(iter(pairs))])
+        def first_only(location: str, pairs: Iterator[tuple[str, str]], pool: Executor) -> None:
+            real(location, [next(iter(pairs))], pool)
             raise _KilledError
 
         patched.setattr(publication.contents, "move", first_only)
@@ -633,6 +694,32 @@ def test_many_files(lake: Client, spark: Callable[..., SparkClient]) -> None:
     one.end("t__append")
     assert len(list(lake.plan("default.t").files())) == 2_000
     assert versions(lake) == 1
+
+
+@pytest.mark.parametrize("door", ["t__append", "p__append"])
+def test_a_call_looks_only_into_directories_that_changed(
+    lake: Client, spark: Callable[..., SparkClient], monkeypatch: pytest.MonkeyPatch, door: str
+) -> None:
+    """However many statements came before it over the connection, and however many look-ups they made."""
+    one = spark()
+    looked_into: list[set[str]] = []
+    real = contents._by_directory
+
+    def counted(system: FileSystem, path: str, names: Sequence[str], *, whole: bool) -> dict[str, set[str]]:
+        looked_into.append(set(names))
+        return real(system, path, names, whole=whole)
+
+    monkeypatch.setattr(contents, "_by_directory", counted)
+    monkeypatch.setattr(looks, "RESOLUTION_NS", 1)
+    waiting = one.look_up(door)
+    for number in range(30):
+        look_ups = [one.look_up(door) for _ in range(5)]
+        one.write(look_ups[0], [number], partition="" if door == "t__append" else "m=1")
+        one.end(door, size=1)
+    assert max(len(names) for names in looked_into[10:]) < 10
+    one.write(waiting, [99], partition="" if door == "t__append" else "m=1")
+    one.end(door, size=1)
+    assert ids(lake, door[0]) == [*range(30), 99]
 
 
 def test_what_is_decided_is_deleted_by_and_by(

@@ -5,7 +5,7 @@ import pytest
 from lakemark_core.errors import InvalidName
 from lakemark_hms.errors import NotGiven
 from lakemark_hms.given import given_database, given_name
-from lakemark_hms.names import database_name, database_pattern, matcher
+from lakemark_hms.names import beginning_of, database_name, database_pattern, matcher
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,23 @@ def test_patterns_may_have_a_catalog_too() -> None:
 )
 def test_patterns(pattern: str | None, name: str, fits: bool) -> None:
     assert matcher(pattern)(name) is fits
+
+
+@pytest.mark.parametrize(
+    ("pattern", "beginning"),
+    [
+        (None, ""),
+        ("", ""),
+        ("*", ""),
+        ("Orders_*", "orders_"),
+        ("orders", "orders"),
+        ("o.ders*", "o"),
+        ("orders_a*|orders_b", "orders_"),
+        ("orders|*", ""),
+        ("orders|", ""),
+        ("or\u00e4*", "or"),
+        (" t* ", "t"),
+    ],
+)
+def test_how_all_names_begin_that_fit(pattern: str | None, beginning: str) -> None:
+    assert beginning_of(pattern) == beginning

@@ -41,11 +41,13 @@ class Buckets:
             database="default", name="t", properties=PROPERTIES | {f"lakemark.{k}": v for k, v in given.items()}
         )
         self.table: LakeTable = lake.catalog.create_lake_table(record, SCHEMA)
+        self.bases: dict[tuple[str, int], str] = {}
         self.planner = planner_thread(lake.store, lake)
         self.optimization = Optimization(lake.store, lake.snapshots, lake.clock)
 
     def put(self, bucket: int | None, name: str, size: int, month: int = 1, *, delta: bool = False) -> None:
-        instant = self.lake.open(self.table, t.UPSERT if delta else t.APPEND)
+        """A delta, or a base file in the place of the one that the bucket had."""
+        instant = self.lake.open(self.table, t.UPSERT)
         made = DataFile(
             path=f"{instant}/m={month}/{name}/a.parquet",
             size_bytes=size,
@@ -54,9 +56,14 @@ class Buckets:
             bucket=bucket,
             file_group=name,
         )
+        removed: tuple[str, ...] = ()
         if delta:
             made.kind = DELTA
-        self.lake.timeline.commit(self.table, CommitDraft(instant, files(made)))
+        else:
+            older = self.bases.get((name, month))
+            removed = () if older is None else (older,)
+            self.bases[name, month] = made.path
+        self.lake.timeline.commit(self.table, CommitDraft(instant, files(made), removed=removed))
 
     def round(self) -> frozenset[int]:
         self.lake.clock.advance(3_000)
@@ -75,7 +82,7 @@ def test_a_bucket_is_split_when_its_files_are_too_large_in_a_partition(buckets: 
     buckets.put(ONE, "bucket-0-of-1", 900_000, 1)
     buckets.put(ONE, "bucket-0-of-1", 900_000, 2)
     assert buckets.round() == {ONE}, "in no partition"
-    buckets.put(ONE, "bucket-0-of-1", 200_000, 2)
+    buckets.put(ONE, "bucket-0-of-1", 1_100_000, 2)
     assert buckets.optimization.explain(buckets.table).large_buckets == ["bucket-0-of-1"]
     assert buckets.round() == {LOW, HIGH}
     log = EventLog(buckets.lake.store)

@@ -38,6 +38,19 @@ def test_links(script: ModuleType, page: str, text: str, expected: str) -> None:
     assert script.with_links(f"x {text} y", page) == f"x {expected} y"
 
 
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs"])
+def test_links_lead_somewhere_in_the_repository_too(script: ModuleType, page: str) -> None:
+    """The build of the site checks the links of the site; these are those that a reader of the repository follows."""
+    listed = sorted((ROOT / page).rglob("*.md")) if page == "docs" else [ROOT / page]
+    dead = [
+        f"{path.relative_to(ROOT)}: {link['target']}"
+        for path in listed
+        for link in script._LINK.finditer(path.read_text())
+        if link["target"] and "://" not in link["target"] and not (path.parent / link["target"]).exists()
+    ]
+    assert dead == []
+
+
 def _pages(nav: Any) -> Iterator[str]:
     if isinstance(nav, str):
         yield nav

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.schedule import group_of, urgency_of
+from tests.schedule import WITH_SHARED, group_of, urgency_of
 
 
 @pytest.mark.parametrize(
     ("nodeid", "group", "urgency"),
     [
-        ("tests/e2e/test_lake.py::test_views[spark-4.3]", "spark-4.3", 1),
-        ("tests/e2e/lake_spark/test_writing.py::test_files[spark-3.5-False-true]", "spark-3.5", 1),
-        ("tests/e2e/test_demo.py::test_every_check_of_the_demo_passes", "tests/e2e/test_demo.py", 0),
-        ("tests/unit/host/test_cores.py::test_all[two-spark-4.3]", "tests/unit/host/test_cores.py", 2),
-        ("tests/unit/hms/test_versions.py::test_client[spark-4.3]", "tests/unit/hms/test_versions.py", 2),
-        ("tests/fault/test_kv_kill.py::test_kill", "tests/fault/test_kv_kill.py", 2),
+        ("tests/e2e/test_lake.py::test_views[spark-4.3]", "spark-4.3", 0),
+        ("tests/e2e/lake_spark/test_writing.py::test_files[spark-3.5-False-true]", "spark-3.5", 2),
+        ("tests/e2e/test_keyed_model.py::test_tables[merged]", "spark-4.3", 0),
+        ("tests/e2e/test_demo.py::test_every_check_of_the_demo_passes", "tests/e2e/test_demo.py", 1),
+        ("tests/unit/host/test_cores.py::test_all[two-spark-4.3]", "tests/unit/host/test_cores.py", 3),
+        ("tests/unit/hms/test_versions.py::test_client[spark-4.3]", "tests/unit/hms/test_versions.py", 3),
+        ("tests/fault/test_kv_kill.py::test_kill", "tests/fault/test_kv_kill.py", 3),
     ],
 )
 def test_groups(nodeid: str, group: str, urgency: int) -> None:
     assert (group_of(nodeid), urgency_of(nodeid)) == (group, urgency)
+
+
+def test_the_files_that_share_a_spark_are_there() -> None:
+    repository = Path(__file__).parents[3]
+    assert [name for name in WITH_SHARED if not (repository / name).is_file()] == []
