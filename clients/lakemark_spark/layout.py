@@ -34,6 +34,8 @@ _SHUFFLED_BYTES: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _TASK: Final = "spark_partition_id()"
 _SMALL_BYTES: Final = 1 << 20
 """What one task gets without asking: far less than what Spark itself would give to one task of a shuffle."""
+_SIMPLE: Final = frozenset({"Project", "Filter", "LocalLimit", "LocalRelation", "LogicalRDD", "Range", "Relation"})
+_NODE: Final = re.compile(r"^[ :+-]*([^\s\[(]+)", re.MULTILINE)
 _UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 _SIZE: Final = re.compile(r"sizeInBytes=([0-9.]+(?:E\+?[0-9]+)?) (B|KiB|MiB)(?![A-Za-z])")
 _ROW_OF_TASK: Final = (1 << 33) - 1
@@ -167,12 +169,20 @@ def _rebalanced(rows: DataFrame, partitions: Sequence[str]) -> DataFrame:
 
 
 def _is_small(rows: DataFrame) -> bool:
-    """Whether Spark knows beforehand that one task can have all rows."""
+    """Whether Spark knows beforehand that one task can have all rows, and compute them, too."""
     if is_connect(rows.sparkSession):
         return False  # it does not tell
-    told = str(rows._jdf.queryExecution().optimizedPlan().stats().simpleString())
-    size = size_told(told)
-    return size is not None and size <= _SMALL_BYTES
+    plan: Any = rows._jdf.queryExecution().optimizedPlan()
+    size = size_told(str(plan.stats().simpleString()))
+    return size is not None and size <= _SMALL_BYTES and is_simple(str(plan.toString()))
+
+
+def is_simple(plan: str) -> bool:
+    """Whether an optimized plan, as Spark shows it, does no work that is worth more than one task.
+
+    Few rows may come from an aggregation of many, or from a model in Python.
+    """
+    return _SIMPLE.issuperset(_NODE.findall(plan))
 
 
 def size_told(statistics: str) -> float | None:
