@@ -25,6 +25,7 @@ from benchmarks.peers.hive23 import hive_metastore
 from benchmarks.service import running_service
 
 SPARK: Final = "4.3"
+STATEMENT_S_MAX: Final = 1_800
 SMALL_ROUNDS: Final = 5  # times as many
 COLUMNS: Final = "id BIGINT, k INT, x DOUBLE, name STRING"
 KEYED: Final = (
@@ -80,11 +81,12 @@ def _compared(work: Path, rows: int, rounds: int, statements: int) -> dict[str, 
         large = _in_turns(sides, _large(rows), rounds)
         small = _in_turns(sides, "SELECT 1L, 1, 1.0D, 'one'", SMALL_ROUNDS * rounds)
         expected = (rounds + 1) * rows + SMALL_ROUNDS * rounds + 1  # each begins with one that is not timed
-        assert ours.sql("SELECT count(*) FROM t") == theirs.sql("SELECT count(*) FROM t") == [(expected,)]
+        counted = [spark.sql("SELECT count(*) FROM t", timeout_s=STATEMENT_S_MAX) for spark in (ours, theirs)]
+        assert counted == [[(expected,)], [(expected,)]]
         ours.sql(f"CREATE TABLE keyed ({COLUMNS}) USING parquet TBLPROPERTIES ({KEYED})")
         upserts = _in_turns({"upsert": (ours, "keyed__upsert")}, _large(rows), rounds)
-        assert ours.sql("SELECT count(*) FROM keyed") == [(rows,)]
-        done, lost, twice = ours.python(_STATEMENTS.format(statements=statements), timeout_s=1_800)
+        assert ours.sql("SELECT count(*) FROM keyed", timeout_s=STATEMENT_S_MAX) == [(rows,)]
+        done, lost, twice = ours.python(_STATEMENTS.format(statements=statements), timeout_s=STATEMENT_S_MAX)
     return {
         "insert_vs_parquet": round(large["plain"] / large["door"], 3),
         "insert_s": round(large["door"], 3),
@@ -118,7 +120,7 @@ def _in_turns(sides: dict[str, tuple[SparkProcess, str]], query: str, rounds: in
     for _ in range(rounds + 1):
         for name, (spark, table) in sides.items():
             begun = time.perf_counter()
-            spark.sql(f"INSERT INTO {table} {query}", timeout_s=1_800)
+            spark.sql(f"INSERT INTO {table} {query}", timeout_s=STATEMENT_S_MAX)
             taken[name].append(time.perf_counter() - begun)
     return {name: statistics.median(seconds[1:]) for name, seconds in taken.items()}
 

@@ -32,8 +32,8 @@ from lakemark_thrift.ttypes import Table
 
 _USE: Final = "doors"
 _AT_END: Final[Mapping[str, tuple[str, str]]] = {
-    "get_database": ("", ""),
-    "get_database_req": ("", ""),
+    "get_database": ("name", ""),
+    "get_database_req": ("request.name", ""),
     "get_table": ("tbl_name", ""),
     "get_table_req": ("req.tblName", ""),
     "add_partitions_req": ("request.tblName", ""),
@@ -42,13 +42,13 @@ _AT_END: Final[Mapping[str, tuple[str, str]]] = {
     "alter_table_with_cascade": ("tbl_name", "new_tbl.sd.location"),
     "alter_table_req": ("req.tableName", "req.table.sd.location"),
 }
-"""The calls that Spark makes between the end of a job and the end of its statement, and where they name the table and
-a directory."""
+"""The calls that Spark makes between the end of a job and the end of its statement, and where they name the table
+or its database, and a directory."""
 
 
 @dataclass(slots=True)
 class _DoorUse:
-    """What a connection did with doors. ``names``: of tables, as they were looked up."""
+    """What a connection did with doors. ``names``: of the tables that were looked up, and of their databases."""
 
     sessions: dict[Door, DoorSession] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
@@ -130,7 +130,7 @@ class DoorFacade:
         if session is None:
             return self._doors.begin(key, "")
         use = cast(_DoorUse, session.data.setdefault(_USE, _DoorUse()))
-        use.names.add(door.name)
+        use.names |= {door.name, door.table.record.database}
         if key not in use.sessions:
             host = session.peer.rpartition(":")[0]
             use.sessions[key] = self._doors.begin(key, f"{session.user or ''}@{host}", use.calls)
@@ -159,7 +159,7 @@ class DoorFacade:
             name, location = (attrgetter(path)(call.args) if path else "" for path in paths)
         except (WireError, AttributeError):  # the name may be any
             name, location = "", ""
-        if not name or name.lower() in use.names:
+        if not name or name.rpartition("#")[2].lower() in use.names:
             for session in use.sessions.values():
                 self._doors.note_failure(session, location or "")
 

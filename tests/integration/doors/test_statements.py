@@ -446,6 +446,8 @@ def test_calls_that_fail_for_other_tables_change_nothing(lake: Client, spark: Ca
     for name in ("missing", "missing__append"):
         with pytest.raises(NoSuchObjectException):
             one.client.get_table("default", name)
+    with pytest.raises(NoSuchObjectException):
+        one.client.get_database("missing")
     one.end("t__append")
     assert ids(lake) == [1]
 
