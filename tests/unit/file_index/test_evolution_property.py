@@ -39,6 +39,7 @@ from lakemark_server.file_index.pages.contents import with_version
 from lakemark_server.file_index.parts.fold import Snapshot, VersionEdit, empty, fold
 from lakemark_server.file_index.parts.part import in_memory
 from lakemark_server.file_index.planning.planner import Planner
+from tests.examples import examples
 from tests.unit.predicates import PARTITIONS, POOLS, SCHEMA, Row, holds, predicates, values
 
 # What each column may have been before it was widened to what it is in SCHEMA.
@@ -168,7 +169,7 @@ def snapshot_of(written: list[Written], *, as_list: bool) -> Snapshot:
     return fold(empty(SCHEMA), changes, VersionRecord(version=len(written)), SCHEMA)
 
 
-@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(files(), predicates(), st.booleans(), st.sampled_from([1, 3, 8_192]))
 def test_no_row_is_lost_whatever_schema_a_file_was_written_with(
     written: list[Written], expr: Expr, as_list: bool, part_files_max: int

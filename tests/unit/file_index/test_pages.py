@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lakemark_core.types import to_arrow
 from lakemark_server.file_index.pages.numbers import decode_integers, encode_integers
 from lakemark_server.file_index.pages.page import Page, encode_page
+from tests.examples import examples
 from tests.unit.predicates import POOLS, SCHEMA
 
 _INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -62,7 +63,7 @@ def _batch(draw: st.DrawFn, size: int) -> pa.RecordBatch:
 BATCHES = st.composite(_batch)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 40).flatmap(BATCHES), st.integers(0, 40), st.integers(0, 40))
 def test_what_goes_in_comes_out(batch: pa.RecordBatch, start: int, length: int) -> None:
     """Also for slices, whose buffers begin elsewhere."""

@@ -32,6 +32,7 @@ from lakemark_core.types import (
 )
 from lakemark_server.file_index.entries.file_stats import ColumnStats, FileStats
 from lakemark_server.file_index.pruning.rules import prune
+from tests.examples import examples
 from tests.predicate_texts import call
 from tests.unit.file_index.pruning.test_pruning_property import files, statistics, weakened
 from tests.unit.predicates import SCHEMA, Row
@@ -145,7 +146,7 @@ def test_nulls_nan_and_what_is_not_known() -> None:
     assert verdict("x - 1 = 5", math.inf, math.inf) == "no"
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(75), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data(), files(), st.integers(0, 1 << 30), st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), st.booleans())
 def test_no_row_that_matches_is_lost(
     data: st.DataObject, table: list[list[Row]], seed: int, sign: str, negated: bool

@@ -17,6 +17,7 @@ from lakemark_core.expressions import bind, parse_predicate, to_sql
 from lakemark_core.types import DATE, INTEGER_BITS, STRING, TIMESTAMP, Decimal, is_floating, is_integer, to_arrow
 from lakemark_server.file_index.entries.file_stats import ColumnStats, FileStats, prepare
 from lakemark_server.file_index.pruning.rules import prune
+from tests.examples import examples
 from tests.unit.predicates import PARTITIONS, SCHEMA, Row, holds, predicates, values
 
 DATA = [column for column in SCHEMA.columns if column.name not in PARTITIONS]
@@ -128,7 +129,7 @@ def weakened(draw: st.DrawFn, stats: FileStats) -> FileStats:
     return FileStats(stats.rows, columns, partition)
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data(), files(), predicates())
 def test_no_matching_row_is_lost_and_no_other_row_is_claimed(data: st.DataObject, table: list[File], expr: Any) -> None:
     stats = data.draw(weakened(statistics(table)))
@@ -142,7 +143,7 @@ def test_no_matching_row_is_lost_and_no_other_row_is_claimed(data: st.DataObject
             assert all(truths), (index, to_sql(expr))
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(120), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(files(max_rows=1), predicates(decidable=True))
 def test_full_statistics_of_single_rows_decide_exactly(table: list[File], expr: Any) -> None:
     bound = bind(expr, SCHEMA)
@@ -154,7 +155,7 @@ def test_full_statistics_of_single_rows_decide_exactly(table: list[File], expr: 
     assert result.all_match.tolist() == truths, to_sql(expr)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=examples(120), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(files(), predicates())
 def test_sql_says_the_same_as_the_tree(table: list[File], expr: Any) -> None:
     bound = bind(expr, SCHEMA)
@@ -165,7 +166,7 @@ def test_sql_says_the_same_as_the_tree(table: list[File], expr: Any) -> None:
             assert [holds(again, row) for row in rows] == [holds(expr, row) for row in rows], to_sql(tree)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_large_in_lists(data: st.DataObject) -> None:
     from lakemark_core.expressions import ColumnRef, In, Literal
