@@ -14,6 +14,7 @@ from lakemark_hms.objects import Identity, definition
 from lakemark_hms.wire.codec import encode_struct
 from lakemark_hms.wire.cut import Cut
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
+from lakemark_proto.store.v1.warehouse_pb2 import HiveTableRecord
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.admission import usage
 from lakemark_server.catalog import tables, warehouse_records
@@ -43,22 +44,24 @@ def fill(work_dir: Path, system: System, count: int) -> None:
         catalog = Catalog(store, str(work_dir / "warehouse"))
         catalog.ensure_default_database()
         owner = catalog.create_database(DatabaseRecord(name=DATABASE, location=system.location))
-        table = _table()
-        sent = Cut(table, encode_struct(table))
+        table, first = _table(), name_of(0)
+        identity = Identity(1_000_000, owner.catalog, owner.name, first, 1)
+        made = definition(Cut(table, encode_struct(table)), identity, location=f"{system.location}/{first}", now=1)
+        record = made.record(made.location).SerializeToString()
 
         def put(tx: Transaction, numbers: range) -> None:
             catalog.quotas.take(tx, owner.catalog, usage.TABLES, len(numbers))
             for number in numbers:
                 name, table_id = name_of(number), 1_000_000 + number
-                identity = Identity(table_id, owner.catalog, owner.name, name, 1)
-                made = definition(sent, identity, location=f"{system.location}/{name}", now=1)
                 tables.put(
                     tx,
                     owner.database_id,
                     name,
                     TableEntry(table_id=table_id, kind=WAREHOUSE, hive_type=made.hive_type),
                 )
-                warehouse_records.put_table(tx, table_id, made.record(made.location))
+                # All names are equally long, so that only their letters differ.
+                own = HiveTableRecord.FromString(record.replace(first.encode(), name.encode()))
+                warehouse_records.put_table(tx, table_id, own)
 
         for begin in range(0, count, AT_ONCE):
             numbers = range(begin, min(begin + AT_ONCE, count))

@@ -1,25 +1,26 @@
 """A batch of changes of a table with buckets: checked, computed once, and brought together by bucket."""
 
+# ruff: noqa: S608 - all names are quoted
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from typing import Final, NamedTuple
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, Row
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame, Row
 
 from lakemark_core.bucket_directory import Directory
 from lakemark_core.errors import InvalidArgument, Unavailable
+from lakemark_core.evolution.sql import quoted
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import ColumnValue, Field, Schema, is_textual, name_of_partition, values_of_partition
-from lakemark_spark.keys import from_python, in_python, null_key, repeated_key
+from lakemark_spark.keys import example_sql, from_python, in_python_sql, null_key, repeated_key
 from lakemark_spark.layout import gathered
+from lakemark_spark.queries import query, text_sql
 from lakemark_spark.sessions import is_connect
 
 BUCKET: Final = " bucket"
@@ -62,22 +63,23 @@ class Batch:
 
 def by_bucket(rows: DataFrame, schema: Schema, kind: TableKind) -> DataFrame:
     """``rows``, which have the table's columns, with ``BUCKET``, and those of a group in one task."""
-    key = F.hash(*(F.col(f"`{field.name}`") for field in kind.bucket_fields(schema)))
-    bucket = F.pmod(key, F.lit(kind.buckets)) if kind.directory is None else _leaf(key, kind.directory)
-    return gathered(rows.withColumn(BUCKET, bucket), BUCKET, schema)
+    key = f"hash({', '.join(quoted(field.name) for field in kind.bucket_fields(schema))})"
+    bucket = f"pmod({key}, {kind.buckets})" if kind.directory is None else _leaf(key, kind.directory)
+    return gathered(rows.selectExpr("*", f"{bucket} AS {quoted(BUCKET)}"), BUCKET, schema)
 
 
-def _leaf(key_hash: Column, directory: Directory) -> Column:
+def _leaf(key_hash: str, directory: Directory) -> str:
     """The bucket of the directory that has a hash."""
     depths = directory.depths()
     known = sorted(set(depths))
-    leaves = {depth: F.pmod(key_hash, F.lit(1 << depth)) + F.lit(1 << depth) for depth in known}
+    leaves = {depth: f"pmod({key_hash}, {1 << depth}) + {1 << depth}" for depth in known}
     if len(known) == 1:
         return leaves[known[0]]
     # One literal, however many buckets there are. In bytes every place is found at once, in a text one after another.
-    letters = F.expr(f"X'{bytes(depth + _LETTER for depth in depths).hex()}'")
-    letter = letters.substr(F.pmod(key_hash, F.lit(len(depths))) + F.lit(1), F.lit(1)).cast("string")
-    return F.coalesce(*(F.when(letter == chr(depth + _LETTER), leaf) for depth, leaf in leaves.items()))
+    letters = bytes(depth + _LETTER for depth in depths).hex()
+    letter = f"CAST(substr(X'{letters}', pmod({key_hash}, {len(depths)}) + 1, 1) AS STRING)"
+    cases = " ".join(f"WHEN '{chr(depth + _LETTER)}' THEN {leaf}" for depth, leaf in leaves.items())
+    return f"CASE {letter} {cases} END"
 
 
 @contextmanager
@@ -90,15 +92,18 @@ def batch_of(
     example, if a key has a null or occurs twice, or if a column of ``required`` has a null.
     """
     # In place before they are kept, so that neither the check nor the writer shuffles them again.
-    with computed_once(by_bucket(rows, schema, kind)) as kept:
+    with computed_once(by_bucket(rows, schema, kind), at_once=False) as kept:
         groups, count = _groups(kept, schema, kind, table, required)
         yield Batch(kept, groups, count)
 
 
 @contextmanager
-def computed_once(rows: DataFrame) -> Iterator[DataFrame]:
-    """The same rows for the block, whatever they are made of. Raises Unavailable if an executor is lost with some."""
-    kept = rows.localCheckpoint()
+def computed_once(rows: DataFrame, *, at_once: bool = True) -> Iterator[DataFrame]:
+    """The same rows for the block, whatever they are made of. Raises Unavailable if an executor is lost with some.
+
+    ``at_once`` False: by the first job that reads them, which has to read all; one job less.
+    """
+    kept = rows.localCheckpoint(eager=at_once)
     try:
         yield kept
     except (Py4JJavaError, PySparkException) as error:
@@ -118,28 +123,26 @@ def _groups(
 ) -> tuple[list[BucketGroup], int]:
     """The groups of the rows, and the number of these, after all checks."""
     fields = kind.key_fields(schema)
-    key = [_column(field) for field in fields]
-    example = F.col(f"`{_EXAMPLE}`")
+    key = ", ".join(quoted(field.name) for field in fields)
+    example, bucket = quoted(_EXAMPLE), quoted(BUCKET)
     by_key = (
-        rows.groupBy(*key, F.col(f"`{BUCKET}`"))
-        .agg(F.count("*").alias(_COUNT), F.max(_lacking(required)).alias(_LACKING))
-        .withColumn(_EXAMPLE, F.to_json(F.struct(*key), {"ignoreNullFields": "false"}))
+        f"SELECT {key}, {bucket}, count(*) AS {quoted(_COUNT)}, max({_lacking(required)}) AS {quoted(_LACKING)} "
+        f"FROM \x00rows GROUP BY {key}, {bucket}"
     )
     faults = {
-        _NULL: reduce(or_, (_is_null(field, schema) for field in fields)),
-        _REPEATED: F.col(f"`{_COUNT}`") > 1,
-        _LACKING: F.col(f"`{_LACKING}`").isNotNull(),
+        _NULL: " OR ".join(_is_null(field, schema) for field in fields),
+        _REPEATED: f"{quoted(_COUNT)} > 1",
+        _LACKING: f"{quoted(_LACKING)} IS NOT NULL",
     }
-    place = [in_python(field).alias(f" {at}") for at, field in enumerate(schema.partition_fields)]
-    totals = (
-        by_key.groupBy(*place, F.col(f"`{BUCKET}`"))
-        .agg(
-            *(F.max(F.when(fault, example)).alias(f"{name} key") for name, fault in faults.items()),
-            F.max(f"`{_LACKING}`").alias(_LACKING),
-            F.sum(f"`{_COUNT}`").alias(_COUNT),
-        )
-        .collect()
-    )
+    place = [f"{in_python_sql(field)} AS {quoted(f' {at}')}" for at, field in enumerate(schema.partition_fields)]
+    group = ", ".join([*(quoted(f" {at}") for at in range(len(place))), bucket])
+    told = [f"max(CASE WHEN {fault} THEN {example} END) AS {quoted(f'{name} key')}" for name, fault in faults.items()]
+    told += [f"max({quoted(_LACKING)}) AS {quoted(_LACKING)}", f"sum({quoted(_COUNT)}) AS {quoted(_COUNT)}"]
+    with_examples = f"SELECT {', '.join(['*', *place, f'{example_sql(fields)} AS {example}'])} FROM ({by_key})"
+    totals = query(
+        f"SELECT {group}, {', '.join(told)} FROM ({with_examples}) GROUP BY {group}",
+        rows=rows,
+    ).collect()
     for row in totals:
         if row[f"{_NULL} key"] is not None:
             raise null_key(row[f"{_NULL} key"], table)
@@ -160,18 +163,14 @@ def _partition(row: Row, schema: Schema) -> tuple[ColumnValue, ...]:
     return values_of_partition(name_of_partition(values, schema), schema)
 
 
-def _is_null(field: Field, schema: Schema) -> Column:
-    column = _column(field)
+def _is_null(field: Field, schema: Schema) -> str:
+    column = quoted(field.name)
     if schema.is_partition(field.name) and is_textual(field.type):
-        return column.isNull() | column.isin(*_NULL_PARTITION)
-    return column.isNull()
+        return f"{column} IS NULL OR {column} IN ({', '.join(map(text_sql, _NULL_PARTITION))})"
+    return f"{column} IS NULL"
 
 
-def _lacking(required: Sequence[Field]) -> Column:
+def _lacking(required: Sequence[Field]) -> str:
     """The name of a column that has no value in a row; null if all have one."""
-    none = F.lit(None).cast("string")
-    return F.coalesce(none, *(F.when(_column(field).isNull(), F.lit(field.name)) for field in required))
-
-
-def _column(field: Field) -> Column:
-    return F.col(f"`{field.name}`")
+    cases = (f"CASE WHEN {quoted(field.name)} IS NULL THEN {text_sql(field.name)} END" for field in required)
+    return f"coalesce({', '.join(['CAST(NULL AS STRING)', *cases])})"

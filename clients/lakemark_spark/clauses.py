@@ -15,7 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from lakemark_core.errors import InvalidArgument, InvalidSchema
 from lakemark_core.evolution.sql import quoted
 from lakemark_core.types import Field, Schema
-from lakemark_spark.schema import column_for, to_spark
+from lakemark_spark.queries import as_column
+from lakemark_spark.schema import to_spark, value_for
 
 TARGET: Final = "t"
 SOURCE: Final = "s"
@@ -112,9 +113,9 @@ class Clauses:
                 alias = named.get((at, field.name))
                 if alias is None:
                     continue
-                column, unfit = column_for(staged.schema[alias], field)
+                given, unfit = value_for(staged.schema[alias], field)
                 reasons += unfit
-                value = F.when(clause == at, column).otherwise(value)
+                value = F.when(clause == at, as_column(given)).otherwise(value)
             columns.append(value.alias(field.name))
         if reasons:
             raise misfit(list(dict.fromkeys(reasons)), self.table)

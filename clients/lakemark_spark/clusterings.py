@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 from pyspark.sql import SparkSession
 
 from lakemark import Client, Commit, DataFile, Plan, Writer
 from lakemark.files.runs import without_deltas
-from lakemark_core.errors import InvalidArgument, UnsupportedOperation
+from lakemark_core.errors import InvalidArgument
 from lakemark_core.file_layout import (
     CLUSTERING_COLUMNS_PROPERTY,
     FileLayout,
@@ -18,16 +17,13 @@ from lakemark_core.file_layout import (
     clustering_order,
     layout_of,
 )
-from lakemark_core.table_kind import kind_of
 from lakemark_core.types import ColumnValue, Field
 from lakemark_spark import layout
+from lakemark_spark.compactions import compact_groups
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.fragments import commit_rewrite, start_rewrite
 from lakemark_spark.reader import rows_of
-from lakemark_spark.z_order import with_z_value
-
-_Z: Final = " z"
-"""The column with the z-value. No column is named so: names do not begin with a space."""
+from lakemark_spark.z_order import in_order
 
 
 def cluster(
@@ -52,16 +48,27 @@ def cluster(
 
     Appends go on meanwhile. Raises CommitConflict if a change of rows in the same file groups, or another clustering of
     them, was first: nothing is changed then (``lakemark.clustering.preference`` says who gives way). Raises
-    UnsupportedOperation for a table with buckets; InvalidArgument, InvalidPredicate, TableNotFound.
+    InvalidArgument, InvalidPredicate, TableNotFound.
+
+    In a table with buckets the key says in which file a row lies. There it is a compaction of all such file groups,
+    with deltas or without, which puts the rows of each file in order.
     """
     with use_client(server) as client:
-        properties = client.tables.get(table).properties
-        if kind_of(properties).buckets:
-            raise UnsupportedOperation(
-                f"{table} has buckets: the key of a row says which file it is in, and no other order is possible",
-                table=table,
+        definition = client.tables.get(table)
+        wanted = _wanted(layout_of(definition.properties), columns, order, table)
+        if definition.table_kind.buckets:
+            return compact_groups(
+                client,
+                spark,
+                definition,
+                where,
+                metadata=metadata,
+                request_id=request_id,
+                instant=instant,
+                branch=branch,
+                order=wanted,
+                every=True,
             )
-        wanted = _wanted(layout_of(properties), columns, order, table)
         with client.begin(
             table, "cluster", start=False, request_id=request_id, instant=instant, branch=branch
         ) as writer:
@@ -105,10 +112,7 @@ def _write(
         if not members:
             continue
         rows = rows_of(spark, plan, members, schema)
-        by = [field.name for field in fields]
-        if to.order == "z-order" and len(fields) > 1:
-            rows = with_z_value(rows, fields, sum(file.row_count for file in members), _Z)
-            by = [_Z, *by]
+        rows, by = in_order(rows, fields, to.order, sum(file.row_count for file in members))
         attempt = layout.Attempt.new(writer.location)
         pieces = sum(-(-sizes[one] // to.target_bytes) for one in {file.partition for file in members})
         layout.write_ordered(rows, by, schema, attempt, pieces=pieces if large else None)

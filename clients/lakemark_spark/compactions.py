@@ -8,11 +8,11 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from lakemark import Client, Commit, DataFile, Plan, Writer
+from lakemark import Client, Commit, DataFile, Plan, Table, Writer
 from lakemark.files.runs import RunLimits
 from lakemark_core.bucket_directory import Directory
 from lakemark_core.bucket_tree import bucket_named
-from lakemark_core.file_layout import layout_of
+from lakemark_core.file_layout import FileLayout, layout_of
 from lakemark_core.merge_sql import DELTA_FIELDS, INSTANT
 from lakemark_core.table_kind import TableKind
 from lakemark_spark.batches import BucketGroup, by_bucket
@@ -21,6 +21,7 @@ from lakemark_spark.fragments import merge_fragments
 from lakemark_spark.groups import files_of_groups, instant_of, plan_of_groups, write_groups
 from lakemark_spark.merges import deletes
 from lakemark_spark.reader import merged_rows, rows_of
+from lakemark_spark.z_order import in_order
 
 
 def compact(
@@ -40,7 +41,8 @@ def compact(
     In a table with buckets each file group that has deltas becomes one base file. Files of buckets that were split or
     merged since are written into those that there are now, also where nothing is merged. With an ordering column
     deletes are kept beside it for as long as ``lakemark.merge.deletes.retain-ms`` says, so that older changes which
-    arrive later lose to them, too. In a table without buckets the files of a partition that are smaller than half of
+    arrive later lose to them, too. Rows are in the order of ``lakemark.clustering.columns`` if the table names some. In
+    a table without buckets the files of a partition that are smaller than half of
     ``lakemark.write.target-file-size-bytes`` are merged into files of up to this size.
 
     ``where`` (Spark SQL): only files or file groups that may hold such rows; name partitions by it. None: there is
@@ -65,42 +67,79 @@ def compact(
                 return merge_fragments(
                     client, spark, writer, where, target, branch=branch, metadata=metadata, limits=limits
                 )
-        # Found before the version that is read: what is below it is either in that version or will never be.
-        before = _finished_before(client, table) if definition.conflict_policy == "row" else None
-        with client.begin(
-            table, "compact", start=False, request_id=request_id, instant=instant, branch=branch
-        ) as writer:
-            if writer.committed:
-                return writer.commit()
-            if before is not None:
-                before = min([before, *_committed_since(client, table, writer.read_version, branch)])
-            plan = client.plan(table, where, version=writer.read_version, branch=branch)
-            files = plan.files()
-            due = _due(files, before, kind)
-            if due and kind.directory is not None:
-                # All files with such keys are needed, and not only those with rows that the condition selects.
-                plan = plan_of_groups(client, writer, branch, due)
-            merging = _merging(plan.files(), due, before)
-            if limits is not None:
-                chosen = {BucketGroup(file.partition, file.file_group) for file in limits.groups(merging)}
-                # With those that share keys with them.
-                merging = _merging(plan.files(), _with_buckets_over(chosen, kind), before)
-            known_until = writer.instant - kind.deletes_retained_ms
-            forgotten = _forgotten(files, known_until)
-            if not merging and not forgotten:
-                writer.rollback("there are no deltas to merge")
-                return None
-            writer.start(
-                list(dict.fromkeys(file.partition for file in (*merging, *forgotten))),
-                file_groups=sorted({file.file_group for file in (*merging, *forgotten)}),
-            )
-            added = _merged(spark, plan, merging, writer, kind, known_until) if merging else []
-            removed = dict.fromkeys(file.path for file in (*merging, *forgotten))
-            return writer.commit(added, removed=list(removed), metadata=metadata)
+        return compact_groups(
+            client,
+            spark,
+            definition,
+            where,
+            metadata=metadata,
+            request_id=request_id,
+            instant=instant,
+            branch=branch,
+            limits=limits,
+            order=layout_of(definition.properties),
+        )
+
+
+def compact_groups(
+    client: Client,
+    spark: SparkSession,
+    definition: Table,
+    where: str | None,
+    *,
+    metadata: Mapping[str, str] | None,
+    request_id: str | None,
+    instant: int,
+    branch: str,
+    order: FileLayout,
+    limits: RunLimits | None = None,
+    every: bool = False,
+) -> Commit | None:
+    """``compact`` of a table with buckets, the rows of each base file in the order of the columns of ``order``.
+
+    ``every``: also the file groups without deltas. Raises as ``compact`` does.
+    """
+    table, kind = definition.name, definition.table_kind
+    # Found before the version that is read: what is below it is either in that version or will never be.
+    before = _finished_before(client, table) if definition.conflict_policy == "row" else None
+    with client.begin(table, "compact", start=False, request_id=request_id, instant=instant, branch=branch) as writer:
+        if writer.committed:
+            return writer.commit()
+        if before is not None:
+            before = min([before, *_committed_since(client, table, writer.read_version, branch)])
+        plan = client.plan(table, where, version=writer.read_version, branch=branch)
+        files = plan.files()
+        due = _due(files, before, kind, every=every)
+        if due and kind.directory is not None:
+            # All files with such keys are needed, and not only those with rows that the condition selects.
+            plan = plan_of_groups(client, writer, branch, due)
+        merging = _merging(plan.files(), due, before)
+        if limits is not None:
+            chosen = {BucketGroup(file.partition, file.file_group) for file in limits.groups(merging)}
+            # With those that share keys with them.
+            merging = _merging(plan.files(), _with_buckets_over(chosen, kind), before)
+        known_until = writer.instant - kind.deletes_retained_ms
+        forgotten = _forgotten(files, known_until)
+        if not merging and not forgotten:
+            writer.rollback("there are no files to cluster" if every else "there are no deltas to merge")
+            return None
+        writer.start(
+            list(dict.fromkeys(file.partition for file in (*merging, *forgotten))),
+            file_groups=sorted({file.file_group for file in (*merging, *forgotten)}),
+        )
+        added = _merged(spark, plan, merging, writer, kind, known_until, order) if merging else []
+        removed = dict.fromkeys(file.path for file in (*merging, *forgotten))
+        return writer.commit(added, removed=list(removed), metadata=metadata)
 
 
 def _merged(
-    spark: SparkSession, plan: Plan, files: Sequence[DataFile], writer: Writer, kind: TableKind, known_until: int
+    spark: SparkSession,
+    plan: Plan,
+    files: Sequence[DataFile],
+    writer: Writer,
+    kind: TableKind,
+    known_until: int,
+    order: FileLayout,
 ) -> list[DataFile]:
     """The base files that take the places of ``files``, and the deletes of instants after ``known_until``.
 
@@ -108,7 +147,9 @@ def _merged(
     ordering column need not be known: there a change that comes later is newer.
     """
     rows = merged_rows(spark, plan, files, kind, writer.schema)
-    bases = write_groups(by_bucket(rows, writer.schema, kind), writer, kind)
+    count = sum(file.row_count for file in files)
+    rows, by = in_order(rows, order.fields(writer.schema), order.order, count)
+    bases = write_groups(by_bucket(rows, writer.schema, kind), writer, kind, by=by)
     deltas = [file for file in files if file.kind == "delta"]
     if not deltas or not kind.ordering_column or known_until >= writer.instant:
         return bases
@@ -118,15 +159,15 @@ def _merged(
     return [*bases, *(replace(file, kind="delta", base_instant=writer.instant) for file in kept)]
 
 
-def _due(files: Sequence[DataFile], before: int | None, kind: TableKind) -> set[BucketGroup]:
-    """The groups with deltas of instants less than ``before`` (None: all).
+def _due(files: Sequence[DataFile], before: int | None, kind: TableKind, *, every: bool) -> set[BucketGroup]:
+    """The groups with deltas of instants less than ``before`` (None: all), or with base files (``every``).
 
     Also those of buckets that were split or merged since: their rows come into the buckets that there are now.
     """
     groups = {
         BucketGroup(file.partition, file.file_group)
         for file in files
-        if _merges(file, before) or _elsewhere(file, kind.directory)
+        if _merges(file, before) or _elsewhere(file, kind.directory) or (every and file.kind == "base")
     }
     return _with_buckets_over(groups, kind)
 

@@ -16,6 +16,7 @@ from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.deltas import delete_deltas
 from lakemark_spark.group_rewrites import delete_groups
 from lakemark_spark.kinds import kind_of_table
+from lakemark_spark.queries import selected
 from lakemark_spark.reader import merged_rows, numbered_rows
 from lakemark_spark.rewrites import FILE, files_of, planned_bases, write_again
 from lakemark_spark.schema import columns_for
@@ -97,7 +98,7 @@ def _keys_of(df: DataFrame, writer: Writer, kind: TableKind) -> DataFrame:
             table=writer.table,
         )
     partitions = [field.name for field in fields if writer.schema.is_partition(field.name)]
-    return df.select(*columns_for(wanted, Schema.build(fields, partitions), writer.table))
+    return selected(df, columns_for(wanted, Schema.build(fields, partitions), writer.table))
 
 
 def _delete_on_read(

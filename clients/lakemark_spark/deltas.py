@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from lakemark import Client, Commit, DataFile, Writer
 from lakemark_core.bucket_tree import FileGroups
 from lakemark_core.errors import InvalidSchema
+from lakemark_core.evolution.sql import type_sql
 from lakemark_core.merge_sql import (
     COLUMNS,
     DELETE,
@@ -25,6 +26,7 @@ from lakemark_core.table_kind import NEVER_WAITS, TableKind
 from lakemark_core.types import ColumnValue, Field, Schema
 from lakemark_spark.batches import BucketGroup, batch_of
 from lakemark_spark.groups import instants_under, plan_of_groups, write_groups
+from lakemark_spark.queries import Value, named, selected, text_sql
 from lakemark_spark.schema import columns_for, to_spark
 
 
@@ -46,7 +48,7 @@ def upsert_deltas(
     schema = writer.schema
     check_delta_names(schema, writer.table)
     given = given_fields(df, schema, kind, writer.table, partial=kind.merge_by == "column")
-    rows = df.select(*columns_for(df.schema, schema, writer.table))
+    rows = selected(df, columns_for(df.schema, schema, writer.table))
     with batch_of(rows, schema, kind, writer.table, kind.required_fields(schema)) as batch:
         plan = plan_of_groups(client, writer, branch, batch.groups)
         names = {group.name for group in batch.groups}
@@ -60,8 +62,8 @@ def upsert_deltas(
         )
         if begins and whole and kind.merge_by == "row" and policy not in NEVER_WAITS:
             return writer.commit(write_groups(batch.rows, writer, kind), metadata=metadata)
-        columns = F.lit(columns_text(given)) if kind.merge_by == "column" else None
-        files = write_deltas(as_log(batch.rows, UPSERT, writer.instant, columns), writer, kind, plan.files())
+        columns = text_sql(columns_text(given)) if kind.merge_by == "column" else None
+        files = write_deltas(as_log(batch.rows, text_sql(UPSERT), writer.instant, columns), writer, kind, plan.files())
         return writer.commit(files, metadata=metadata)
 
 
@@ -89,7 +91,7 @@ def delete_deltas(
         plan = plan_of_groups(client, writer, branch, batch.groups)
         places = dict.fromkeys((*partitions, *(group.partition for group in batch.groups)))
         writer.start(list(places), file_groups=sorted({group.name for group in batch.groups}))
-        files = write_deltas(as_log(batch.rows, DELETE, writer.instant, None), writer, kind, plan.files())
+        files = write_deltas(as_log(batch.rows, text_sql(DELETE), writer.instant, None), writer, kind, plan.files())
         return writer.commit(files, metadata=metadata)
 
 
@@ -125,14 +127,15 @@ def given_fields(df: DataFrame, schema: Schema, kind: TableKind, table: str, *, 
     return given
 
 
-def as_log(rows: DataFrame, operation: str | Column, instant: int, columns: Column | None) -> DataFrame:
+def as_log(rows: DataFrame, operation: Value, instant: int, columns: Value | None) -> DataFrame:
     """``rows`` with the columns that deltas have beside the table's; these may differ from row to row."""
-    values = {
-        OPERATION: F.lit(operation),
-        INSTANT: F.lit(instant),
-        COLUMNS: F.lit(None) if columns is None else columns,
+    values: dict[str, Value] = {
+        OPERATION: operation,
+        INSTANT: str(instant),
+        COLUMNS: "NULL" if columns is None else columns,
     }
-    return rows.select("*", *(values[one.name].cast(to_spark(one.type)).alias(one.name) for one in DELTA_FIELDS))
+    more = [named(_cast(values[field.name], field), field.name) for field in DELTA_FIELDS]
+    return selected(rows, ["*", *more])
 
 
 def write_deltas(log: DataFrame, writer: Writer, kind: TableKind, existing: Sequence[DataFile]) -> list[DataFile]:
@@ -146,6 +149,10 @@ def write_deltas(log: DataFrame, writer: Writer, kind: TableKind, existing: Sequ
     return [
         replace(file, kind="delta", base_instant=under.get(group, 0)) for file, group in zip(files, groups, strict=True)
     ]
+
+
+def _cast(value: Value, field: Field) -> Value:
+    return f"CAST({value} AS {type_sql(field.type)})" if isinstance(value, str) else value.cast(to_spark(field.type))
 
 
 def _nothing(field: Field, where: Column | None) -> Column:

@@ -16,6 +16,7 @@ from lakemark_spark.batches import batch_of, by_bucket
 from lakemark_spark.deltas import as_log, delete_columns, given_fields
 from lakemark_spark.groups import files_of_groups, plan_of_groups, write_groups
 from lakemark_spark.merges import merge
+from lakemark_spark.queries import selected, text_sql
 from lakemark_spark.reader import merged_rows
 from lakemark_spark.schema import columns_for
 
@@ -36,7 +37,7 @@ def upsert_groups(
     """
     schema = writer.schema
     given = given_fields(df, schema, kind, writer.table, partial=not kind.ordering_column)
-    rows = df.select(*columns_for(df.schema, schema, writer.table))
+    rows = selected(df, columns_for(df.schema, schema, writer.table))
     commit = _change(
         client,
         rows,
@@ -96,8 +97,8 @@ def _change(
         writer.start(
             [group.partition for group in batch.groups], file_groups=sorted({name for _, name in batch.groups})
         )
-        columns = None if given is None else F.lit(columns_text(given))
-        log = as_log(batch.rows, operation, writer.instant, columns)
+        columns = None if given is None else text_sql(columns_text(given))
+        log = as_log(batch.rows, text_sql(operation), writer.instant, columns)
         added = rewrite_groups(log, plan, old, writer, kind if given is None else replace(kind, merge_by="column"))
         return writer.commit(added, removed=[file.path for file in old], metadata=metadata)
 

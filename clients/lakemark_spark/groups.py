@@ -46,13 +46,18 @@ def instants_under(files: Iterable[DataFile], groups: Iterable[BucketGroup]) -> 
     return {BucketGroup(*group): instant for group, instant in bucket_tree.instants_under(bases, groups).items()}
 
 
-def write_groups(rows: DataFrame, writer: Writer, kind: TableKind, more: Sequence[str] = ()) -> list[DataFile]:
+def write_groups(
+    rows: DataFrame, writer: Writer, kind: TableKind, more: Sequence[str] = (), by: Sequence[str] = ()
+) -> list[DataFile]:
     """Writes rows, which are as ``by_bucket`` makes them, as one file for each file group. They become base files.
 
-    ``more``: columns that the files have beside the table's.
+    ``more``: columns that the files have beside the table's. ``by``: the columns of ``rows`` by which a file is sorted;
+    (): those of the key, so that who looks for a key reads a page of a file. With ``more`` rows stay as they are.
     """
+    if not by and not more:
+        by = [field.name for field in kind.bucket_fields(writer.schema)]
     attempt = layout.Attempt.new(writer.location)
-    layout.write_numbered(rows, BUCKET, writer.schema, attempt, more)
+    layout.write_numbered(rows, BUCKET, writer.schema, attempt, more, by)
     spark = rows.sparkSession
     written = describe_files(spark, layout.written_files(attempt), writer.location, writer.schema)
     buckets = [layout.number_of(file.path) for file in written]

@@ -1,5 +1,7 @@
 """The keys of rows that are to be upserted: which columns, what may not be in them, and the ranges that they lie in."""
 
+# ruff: noqa: S608 - all names are quoted
+
 from __future__ import annotations
 
 import datetime as dt
@@ -10,9 +12,11 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark_core.errors import InvalidArgument
+from lakemark_core.evolution.sql import quoted
 from lakemark_core.expressions import ColumnRef, Compare, Expr, Literal, LiteralValue, Operator, all_of, any_of
 from lakemark_core.expressions.render import literal_sql
 from lakemark_core.types import BOOLEAN, CODECS, TIMESTAMP, Field, Schema, ValueKind, is_nested
+from lakemark_spark.queries import query
 
 RANGES_MAX: Final = 256
 """So many ranges of keys are asked for in a plan: each costs the service a look at every file's bounds."""
@@ -61,28 +65,26 @@ def count_keys(rows: DataFrame, keys: Sequence[Field], table: str) -> int:
 
     Raises InvalidArgument if a key has a null or occurs twice, with an example.
     """
-    columns = [F.col(f"`{field.name}`") for field in keys]
-    null = F.lit(False)
-    for column in columns:
-        null |= column.isNull()
-    example = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
-    (totals,) = (
-        rows.groupBy(*columns)
-        .agg(F.count("*").alias(_COUNT))
-        .withColumn(_EXAMPLE, example)
-        .agg(
-            F.sum(f"`{_COUNT}`"),
-            F.max(F.when(null, F.col(f"`{_EXAMPLE}`"))),
-            F.max(F.when(F.col(f"`{_COUNT}`") > 1, F.col(f"`{_EXAMPLE}`"))),
-        )
-        .collect()
-    )
+    columns = [quoted(field.name) for field in keys]
+    count_, example = quoted(_COUNT), quoted(_EXAMPLE)
+    null = " OR ".join(f"{column} IS NULL" for column in columns)
+    by_key = f"SELECT {', '.join(columns)}, count(*) AS {count_} FROM \x00rows GROUP BY {', '.join(columns)}"
+    told = [f"max(CASE WHEN {fault} THEN {example} END)" for fault in (null, f"{count_} > 1")]
+    (totals,) = query(
+        f"SELECT sum({count_}), {', '.join(told)} FROM (SELECT *, {example_sql(keys)} AS {example} FROM ({by_key}))",
+        rows=rows,
+    ).collect()
     count, with_null, repeated = totals
     if with_null is not None:
         raise null_key(with_null, table)
     if repeated is not None:
         raise repeated_key(repeated, table)
     return count or 0
+
+
+def example_sql(keys: Sequence[Field]) -> str:
+    """A key as JSON."""
+    return f"to_json(struct({', '.join(quoted(field.name) for field in keys)}), map('ignoreNullFields', 'false'))"
 
 
 def null_key(example: str, table: str) -> InvalidArgument:
@@ -154,16 +156,21 @@ def range_of(bounds: Mapping[Field, Bounds]) -> Expr:
 
 
 def in_python(field: Field) -> Column:
+    """``in_python_sql`` as an expression."""
+    return F.expr(in_python_sql(field))
+
+
+def in_python_sql(field: Field) -> str:
     """The column as values that Python can hold: its times lack the session's zone, and years above 9999.
 
     ``from_python`` makes values of the column's type of them.
     """
-    column = F.col(f"`{field.name}`")
+    column = quoted(field.name)
     if field.type == TIMESTAMP:
-        return F.unix_micros(column)
+        return f"unix_micros({column})"
     if field.type.kind in _SINCE_1970:
         epoch = Literal(CODECS[field.type.kind].from_plain(0), field.type)
-        return column - F.expr(literal_sql(epoch))
+        return f"{column} - {literal_sql(epoch)}"
     return column
 
 

@@ -7,6 +7,7 @@ for it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from threading import Lock
 from typing import Any, Final, cast
 from uuid import uuid4
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark_core.errors import InvalidSchema
+from lakemark_core.evolution.sql import quoted
 from lakemark_core.storage import list_files
 from lakemark_core.types import TIMESTAMP, ListOf, MapOf, Schema, Struct, Type
 from lakemark_spark.locations import reached_by
@@ -29,6 +31,13 @@ GROUP_COLUMN: Final = "lakemark_group"
 _TIMESTAMP_TYPE: Final = "spark.sql.parquet.outputTimestampType"
 _SHUFFLED_BYTES: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 """How much of a shuffle one task gets."""
+_TASK: Final = "spark_partition_id()"
+_SMALL_BYTES: Final = 1 << 20
+"""What one task gets without asking: far less than what Spark itself would give to one task of a shuffle."""
+_SIMPLE: Final = frozenset({"Project", "Filter", "LocalLimit", "LocalRelation", "LogicalRDD", "Range", "Relation"})
+_NODE: Final = re.compile(r"^[ :+-]*([^\s\[(]+)", re.MULTILINE)
+_UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+_SIZE: Final = re.compile(r"sizeInBytes=([0-9.]+(?:E\+?[0-9]+)?) (B|KiB|MiB)(?![A-Za-z])")
 _ROW_OF_TASK: Final = (1 << 33) - 1
 
 
@@ -64,11 +73,10 @@ def write(rows: DataFrame, schema: Schema, attempt: Attempt, *, distribute: bool
         rows = _rebalanced(rows, partitions)
     elif _is_local(rows):
         rows = rows.coalesce(1)
-    number = F.spark_partition_id()
+    number = _TASK
     if size is not None and size.rows is not None:
         # Below the number of the task, this is the number of the row in it.
-        row = F.monotonically_increasing_id().bitwiseAND(_ROW_OF_TASK)
-        number = F.concat_ws("-", number, F.floor(row / F.lit(size.rows)))
+        number = f"concat_ws('-', {_TASK}, (monotonically_increasing_id() & {_ROW_OF_TASK}) div {size.rows})"
     settings = {} if size is None else {_SHUFFLED_BYTES: f"{size.bytes}b"}
     with _with_settings(rows.sparkSession, settings):
         _save(rows, number, schema, attempt)
@@ -85,20 +93,26 @@ def write_ordered(rows: DataFrame, by: Sequence[str], schema: Schema, attempt: A
         placed = rows.repartitionByRange(pieces, *partitions, *(F.col(f"`{name}`") for name in by))
     else:
         placed = rows.repartition(*partitions) if partitions else rows.repartition(1)
-    _save(placed, F.spark_partition_id(), schema, attempt, by=by)
+    _save(placed, _TASK, schema, attempt, by=by)
 
 
-def write_numbered(rows: DataFrame, number: str, schema: Schema, attempt: Attempt, more: Sequence[str] = ()) -> None:
+def write_numbered(
+    rows: DataFrame, number: str, schema: Schema, attempt: Attempt, more: Sequence[str] = (), by: Sequence[str] = ()
+) -> None:
     """Writes the table's columns of ``rows`` below ``attempt.location``, and the columns ``more`` with them.
+
+    ``by``: the columns of ``rows`` by which those of a file are sorted; () leaves their order.
 
     There is one file for each partition of the table and value of column ``number``, as ``number_of`` tells. Rows that
     go into one file are of one task (``gathered``).
     """
-    _save(rows, F.col(f"`{number}`"), schema, attempt, more)
+    _save(rows, quoted(number), schema, attempt, more, by)
 
 
 def gathered(rows: DataFrame, number: str, schema: Schema) -> DataFrame:
     """The same rows, those of one partition of the table and value of column ``number`` in one task."""
+    if _is_small(rows):
+        return rows.coalesce(1)  # which takes no shuffle, here and where the rows are counted
     return rows.repartition(*(F.col(f"`{name}`") for name in (*schema.partition_columns, number)))
 
 
@@ -109,28 +123,28 @@ def number_of(path: str) -> int:
 
 def _save(
     rows: DataFrame,
-    number: Column,
+    number: str,
     schema: Schema,
     attempt: Attempt,
     more: Sequence[str] = (),
     by: Sequence[str] = (),
 ) -> None:
-    """``number`` is the same for all rows of a task and partition that go into one file, and for no others.
+    """``number`` (Spark SQL) is the same for all rows of a task and partition that go into one file, and for no others.
 
     ``by``: the columns of ``rows`` that say the order within a file; () leaves it as it is.
     """
     if schema.find(GROUP_COLUMN) is not None:
         raise InvalidSchema(f"the table has a column '{GROUP_COLUMN}', which is the name of the directories of files")
-    columns = [F.col(f"`{name}`") for name in (*(field.name for field in schema.columns), *more)]
-    group = F.concat(F.lit(attempt.prefix + "-"), number.cast("string")).alias(GROUP_COLUMN)
+    columns = [quoted(name) for name in (*(field.name for field in schema.columns), *more)]
+    group = f"concat('{attempt.prefix}-', CAST({number} AS STRING)) AS {GROUP_COLUMN}"
     spark = rows.sparkSession
-    named = rows.select(*columns, group)
+    named = rows.selectExpr(*columns, group)
     if by:
         # Spark sorts by directory before it writes, unless rows are in such an order already.
         order = [F.col(f"`{name}`") for name in (*schema.partition_columns, GROUP_COLUMN, *by)]
-        hidden = [F.col(f"`{name}`") for name in by if schema.find(name) is None]
-        ordered = rows.select(*columns, group, *hidden).sortWithinPartitions(*order)
-        named = ordered.select(*(F.col(f"`{name}`") for name in named.columns))
+        hidden = [quoted(name) for name in by if schema.find(name) is None]
+        ordered = rows.selectExpr(*columns, group, *hidden).sortWithinPartitions(*order)
+        named = ordered.selectExpr(*columns, GROUP_COLUMN)
     with _timestamps_in_microseconds(spark, schema), reached_by(spark, attempt.location) as place:
         (
             named.write.mode("append")
@@ -152,6 +166,32 @@ def _rebalanced(rows: DataFrame, partitions: Sequence[str]) -> DataFrame:
     names = ", ".join("`" + name.replace("{", "{{").replace("}", "}}") + "`" for name in partitions)
     hint = f"REBALANCE({names})" if names else "REBALANCE"
     return rows.sparkSession.sql(f"SELECT /*+ {hint} */ * FROM {{rows}}", rows=rows)  # noqa: S608
+
+
+def _is_small(rows: DataFrame) -> bool:
+    """Whether Spark knows beforehand that one task can have all rows, and compute them, too."""
+    if is_connect(rows.sparkSession):
+        return False  # it does not tell
+    plan: Any = rows._jdf.queryExecution().optimizedPlan()
+    size = size_told(str(plan.stats().simpleString()))
+    return size is not None and size <= _SMALL_BYTES and is_simple(str(plan.toString()))
+
+
+def is_simple(plan: str) -> bool:
+    """Whether an optimized plan, as Spark shows it, does no work that is worth more than one task.
+
+    Few rows may come from an aggregation of many, or from a model in Python.
+    """
+    return _SIMPLE.issuperset(_NODE.findall(plan))
+
+
+def size_told(statistics: str) -> float | None:
+    """The bytes in what Spark says of a plan, as ``sizeInBytes=3.2 KiB, rowCount=4``; None if they are GiB or more.
+
+    A text, because the number may be larger than what the call of a JVM returns.
+    """
+    told = _SIZE.search(statistics)
+    return float(told[1]) * _UNITS[told[2]] if told else None
 
 
 def _is_local(rows: DataFrame) -> bool:

@@ -30,6 +30,7 @@ _CREDENTIALS: Final = (
 )
 _NO_JARS: Final = "no_file_system"
 _NOT_WRITABLE: Final = "not_writable"
+_FULL: Final = "no_space"
 _MISSING: Final = (
     # What Hadoop says, the reason by name, and what is missing.
     (re.compile(r"NoClassDefFoundError: (software/amazon|com/amazonaws)|S3AFileSystem not found"), _NO_JARS, ""),
@@ -50,6 +51,11 @@ _MISSING: Final = (
         re.compile(r"Mkdirs failed to create|Parent path is not a directory|ParentNotDirectory|Permission denied"),
         _NOT_WRITABLE,
         "it cannot be written there; look at its owner and permissions, and whether a file is in its place",
+    ),
+    (
+        re.compile(r"No space left on device|Disk quota exceeded|File too large"),
+        _FULL,
+        "no room is left there, or where Spark keeps its temporary files (spark.local.dir)",
     ),
 )
 
@@ -93,7 +99,7 @@ def _told(spark: SparkSession, place: str, error: Exception) -> StorageRefused |
     for sign, reason, missing in _MISSING:
         # A job may fail to read other places, too; what names none has no file system at all.
         # Where an instant's directory cannot be made, the one above it is named.
-        here = parts.path.rpartition("/")[0] if reason == _NOT_WRITABLE else f"//{parts.netloc}"
+        here = parts.path.rpartition("/")[0] if reason in (_NOT_WRITABLE, _FULL) else f"//{parts.netloc}"
         if not sign.search(text) or (reason != _NO_JARS and here not in text):
             continue
         line = next(one.strip(": ") for one in text.splitlines() if sign.search(one))

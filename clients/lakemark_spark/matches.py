@@ -13,8 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark_core.types import Field, Schema
 from lakemark_spark.batches import computed_once
+from lakemark_spark.queries import named, selected
 from lakemark_spark.rewrites import FILE
-from lakemark_spark.schema import columns_for
+from lakemark_spark.schema import values_for
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,13 @@ class NewRows:
 
 @contextmanager
 def new_rows(df: DataFrame, schema: Schema, keys: Sequence[Field], table: str) -> Iterator[NewRows]:
-    """The rows of ``df`` for the block. Raises InvalidSchema with every misfit, as ``columns_for``.
+    """The rows of ``df`` for the block. Raises InvalidSchema with every misfit, as ``values_for``.
 
     They are computed once: the rows that are looked for are those that are written.
     """
     has = {name.lower() for name in df.columns}
-    columns = zip(schema.columns, columns_for(df.schema, schema, table), strict=True)
-    rows = df.select(*(column.alias(_name(field)) for field, column in columns if field.name.lower() in has))
+    values = zip(schema.columns, values_for(df.schema, schema, table), strict=True)
+    rows = selected(df, [named(value, _name(field)) for field, value in values if field.name.lower() in has])
     with computed_once(rows) as kept:
         yield NewRows(kept, schema, keys)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Final
 
 from pyspark.sql import DataFrame
 
 from lakemark_core.merge_sql import deletes_sql, merged_sql
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import Schema
+from lakemark_spark.queries import query
 
 _BASE: Final = "\x00base"
 _LOG: Final = "\x00log"
@@ -19,16 +20,9 @@ def merge(base: DataFrame, log: DataFrame, schema: Schema, kind: TableKind) -> D
 
     A filter belongs on top: the rows below are not yet those of the table.
     """
-    return _query(merged_sql(_BASE, _LOG, schema, kind), log, base)
+    return query(merged_sql(_BASE, _LOG, schema, kind), base=base, log=log)
 
 
 def deletes(log: DataFrame, schema: Schema, kind: TableKind) -> DataFrame:
     """The deletes among the newest changes of keys in the rows of deltas ``log``, as such rows."""
-    return _query(deletes_sql(_LOG, schema, kind), log)
-
-
-def _query(text: str, log: DataFrame, base: DataFrame | None = None) -> DataFrame:
-    # Braces in the names of columns would be taken for places to fill in.
-    text = text.replace("{", "{{").replace("}", "}}").replace(_BASE, "{base}").replace(_LOG, "{log}")
-    frames = {"log": log} if base is None else {"log": log, "base": base}
-    return log.sparkSession.sql(text, **cast(Any, frames))
+    return query(deletes_sql(_LOG, schema, kind), log=log)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
@@ -28,6 +28,7 @@ from lakemark_spark.files import scan
 from lakemark_spark.kinds import kind_of_table
 from lakemark_spark.locations import same_as_listed, same_for_all, spellings
 from lakemark_spark.merges import merge
+from lakemark_spark.queries import Value, selected, text_sql
 from lakemark_spark.schema import struct_of, to_spark
 
 UNION_MAX: Final = 50
@@ -157,7 +158,7 @@ class _Scan:
     def rows(self, paths: Sequence[str]) -> DataFrame:
         return scan(self.spark, paths, _nullable([scanned for _, scanned in self.columns if scanned is not None]))
 
-    def values(self) -> list[Column | str]:
+    def values(self) -> list[Value]:
         """The table's data columns from those of ``rows``."""
         return [_value(column, scanned) for column, scanned in self.columns]
 
@@ -173,7 +174,7 @@ def _group_rows(group: _Scan, files: PartitionFiles, schema: Schema) -> DataFram
 def _with_constants(group: _Scan, paths: Sequence[str], values: Sequence[ColumnValue], schema: Schema) -> DataFrame:
     """The files of one partition; Spark folds predicates on the constants away."""
     constants = [_constant(value, field) for value, field in zip(values, schema.partition_fields, strict=True)]
-    return _selected(group.rows(paths), [*group.values(), *constants])
+    return selected(group.rows(paths), [*group.values(), *constants])
 
 
 def _with_lookup(
@@ -188,7 +189,7 @@ def _with_lookup(
     # Columns of the files may have any name: those of the look-up get names that none of them has.
     looked_up = [T.StructField(f"{_PATH}.{at}", field.dataType) for at, field in enumerate(fields)]
     table = group.spark.createDataFrame(lookup, T.StructType([T.StructField(_PATH, T.StringType()), *looked_up]))
-    found = _selected(rows, [*group.values(), f"_metadata.file_path AS {_PATH}_of_row"]).join(
+    found = selected(rows, [*group.values(), f"_metadata.file_path AS {_PATH}_of_row"]).join(
         F.broadcast(table), F.col(f"{_PATH}_of_row") == F.col(_PATH), "left"
     )
     # A row without its partition must never pass for one with nulls.
@@ -202,7 +203,7 @@ def _with_lookup(
     return found.select(*(F.col(f"`{column.name}`") for column, _ in group.columns), *values)
 
 
-def _value(column: Field, scanned: Field | None) -> Column | str:
+def _value(column: Field, scanned: Field | None) -> Value:
     """A column of the table, by its name, from what a scan of files asks for."""
     text = scanned_sql(column, scanned)
     if scanned is not None and scanned.type == column.type:
@@ -214,17 +215,8 @@ def _value(column: Field, scanned: Field | None) -> Column | str:
 
 
 def _constant(value: ColumnValue, field: Field) -> str:
-    # How Spark reads what is escaped in a literal is a setting.
-    text = f"X'{value.encode().hex()}'" if isinstance(value, str) else literal_sql(Literal(value, field.type))
+    text = text_sql(value) if isinstance(value, str) else literal_sql(Literal(value, field.type))
     return f"CAST({text} AS {type_sql(field.type)}) AS {quoted(field.name)}"
-
-
-def _selected(rows: DataFrame, columns: Sequence[Column | str]) -> DataFrame:
-    """Columns, which may be SQL. A text costs one call of the JVM, and a column several."""
-    texts = [column for column in columns if isinstance(column, str)]
-    if len(texts) == len(columns):
-        return rows.selectExpr(*texts)
-    return rows.select(*(F.expr(column) if isinstance(column, str) else column for column in columns))
 
 
 def _nullable(fields: Sequence[Field]) -> T.StructType:

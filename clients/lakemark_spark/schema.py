@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from pyspark.sql import types as T  # noqa: N812
 
 from lakemark_core.errors import InvalidSchema
-from lakemark_core.evolution.sql import quoted
+from lakemark_core.evolution.sql import quoted, type_sql
 from lakemark_core.types import (
     PRIMITIVES,
+    TIMESTAMP,
     Char,
     Decimal,
     Field,
@@ -22,8 +22,10 @@ from lakemark_core.types import (
     Struct,
     Type,
     Varchar,
+    is_nested,
 )
 from lakemark_spark.assignment import assigned_sql, misfits
+from lakemark_spark.queries import Value, named
 
 
 def _spark_type(name: str) -> T.DataType:
@@ -85,7 +87,13 @@ def from_spark(data_type: T.DataType) -> Type | None:
             return _FROM_SPARK.get(type(data_type))
 
 
-def columns_for(given: T.StructType, schema: Schema, table: str) -> list[Column]:
+def columns_for(given: T.StructType, schema: Schema, table: str) -> list[Value]:
+    """The values of ``values_for`` under the names of the table's columns. Raises InvalidSchema with every misfit."""
+    values = values_for(given, schema, table)
+    return [named(value, field.name) for field, value in zip(schema.columns, values, strict=True)]
+
+
+def values_for(given: T.StructType, schema: Schema, table: str) -> list[Value]:
     """A DataFrame's columns as the table's: by name whatever the case, cast as Spark's INSERT casts.
 
     A nullable column that the DataFrame does not have is null; a value that does not fit fails the job. Raises
@@ -98,28 +106,27 @@ def columns_for(given: T.StructType, schema: Schema, table: str) -> list[Column]
         if name in by_name:
             reasons.append(f"the DataFrame has column '{given_field.name}' twice (case does not matter)")
         by_name[name] = given_field
-    columns: list[Column] = []
+    values: list[Value] = []
     for field in schema.columns:
         source = by_name.pop(field.name.lower(), None)
         if source is None:
             if not field.nullable or schema.is_partition(field.name):
                 reasons.append(f"column '{field.name}' is missing in the DataFrame")
-            columns.append(F.lit(None).cast(to_spark(field.type)).alias(field.name))
+            values.append(_cast("NULL", field.type))
             continue
-        column, unfit = column_for(source, field)
+        value, unfit = value_for(source, field)
         reasons += unfit
-        columns.append(column)
+        values.append(value)
     reasons += [f"column '{left.name}' of the DataFrame is not in the table" for left in by_name.values()]
     if reasons:
         raise InvalidSchema(f"the DataFrame does not fit {table}: {'; '.join(reasons)}", table=table)
-    return columns
+    return values
 
 
-def column_for(given: T.StructField, field: Field) -> tuple[Column, list[str]]:
+def value_for(given: T.StructField, field: Field) -> tuple[Value, list[str]]:
     """A DataFrame's column as that of a table, cast as Spark's INSERT casts, and why it does not fit (words)."""
-    name = quoted(given.name)
+    text = quoted(given.name)
     unfit: list[str] = []
-    column = F.col(name)
     if not isinstance(given.dataType, T.NullType):
         given_type = from_spark(given.dataType)
         if given_type is None:
@@ -127,5 +134,12 @@ def column_for(given: T.StructField, field: Field) -> tuple[Column, list[str]]:
         else:
             unfit = misfits(given_type, field.type, field.name)
             if not unfit:
-                column = F.expr(assigned_sql(name, given_type, field.type, field.name))
-    return column.cast(to_spark(field.type)).alias(field.name), unfit
+                text = assigned_sql(text, given_type, field.type, field.name)
+    return _cast(text, field.type), unfit
+
+
+def _cast(text: str, column_type: Type) -> Value:
+    # SQL does not say whether what is inside may be null, and what a timestamp is depends on the session.
+    if is_nested(column_type) or column_type == TIMESTAMP:
+        return F.expr(text).cast(to_spark(column_type))
+    return f"CAST({text} AS {type_sql(column_type)})"

@@ -20,6 +20,7 @@ from lakemark_core.types import Field, Schema
 from lakemark_spark.batches import BucketGroup, batch_of, computed_once
 from lakemark_spark.clauses import SOURCE, TARGET
 from lakemark_spark.keys import count_keys
+from lakemark_spark.queries import named, selected
 from lakemark_spark.schema import columns_for
 
 JoinBy: TypeAlias = Literal["auto", "broadcast", "shuffle"]
@@ -97,7 +98,7 @@ def _with_keys(df: DataFrame, schema: Schema, keys: Sequence[Field], table: str)
         raise InvalidSchema(f"the DataFrame has column '{twice[0]}' twice (case does not matter)", table=table)
     given = T.StructType([one for one in df.schema.fields if one.name.lower() in names])
     columns = columns_for(given, Schema.build(keys), table)
-    return df.select(*columns, *(F.col(quoted(name)).alias(_inner(name)) for name in df.columns))
+    return selected(df, [*columns, *(named(quoted(name), _inner(name)) for name in df.columns)])
 
 
 def _inner(name: str) -> str:

@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from pyspark.sql import DataFrame
 
@@ -71,6 +71,22 @@ class StreamWriter:
                     time.sleep(random.uniform(0, min(WAIT_MAX_S, 0.05 * 2**attempt)))  # noqa: S311
                 else:
                     return
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to where Spark runs, as Spark Connect sends the functions of ``foreachBatch``.
+
+        Raises UnsupportedOperation if it would be of no use there.
+        """
+        if isinstance(self.server, Client):
+            raise UnsupportedOperation(
+                "Spark Connect runs this function where Spark runs, and an open client cannot go there: give the "
+                "service's address as it is reached from there, stream_writer(…, server='host:port')"
+            )
+        if self.query is None:
+            raise UnsupportedOperation(
+                "Spark Connect does not tell which query a batch belongs to: name it, stream_writer(…, query='orders')"
+            )
+        return vars(self)
 
     def _write(self, client: Client, df: DataFrame, query: str, epoch: int) -> None:
         metadata = {**self.metadata, QUERY: query, EPOCH: str(epoch)}

@@ -22,6 +22,7 @@ from lakemark_spark.groups import write_groups
 from lakemark_spark.keys import count_keys, key_fields
 from lakemark_spark.kinds import key_columns, require_no_key
 from lakemark_spark.layout import FileSize
+from lakemark_spark.queries import selected
 from lakemark_spark.schema import columns_for
 from lakemark_spark.sizes import file_size
 
@@ -102,7 +103,7 @@ def _write(
             return writer.commit()
         columns = columns_for(df.schema, writer.schema, table)
         size = None if kind.buckets else file_size(client, table, properties, branch)
-        files = _files(df.select(*columns), writer, kind, distribute=distribute, size=size)
+        files = _files(selected(df, columns), writer, kind, distribute=distribute, size=size)
         check_not_null(files, writer.schema, writer.table)
         if named is not None and operation == "overwrite_partitions":
             _check_within(files, named, writer)

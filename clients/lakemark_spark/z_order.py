@@ -19,8 +19,22 @@ from lakemark_core.types import Field
 BITS_MAX: Final = 8
 """Of the rank of a column: 256 shares of the rows, so two columns have 65,536 cells."""
 
+Z_VALUE: Final = " z"
+"""The column with the z-value. No column of a table is named so: names do not begin with a space."""
+
 SAMPLE_ROWS: Final = 20_000
 _BITS_OF_LONG: Final = 63
+
+
+def in_order(rows: DataFrame, fields: Sequence[Field], order: str, count: int) -> tuple[DataFrame, list[str]]:
+    """``rows``, about ``count`` of them, and the columns by which they are sorted so that ``fields`` are in this order.
+
+    For a z-order the rows have one more column.
+    """
+    names = [field.name for field in fields]
+    if order != "z-order" or len(fields) < 2:
+        return rows, names
+    return with_z_value(rows, fields, count, Z_VALUE), [Z_VALUE, *names]
 
 
 def with_z_value(rows: DataFrame, fields: Sequence[Field], count: int, name: str) -> DataFrame:

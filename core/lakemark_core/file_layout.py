@@ -70,7 +70,7 @@ def layout_of(properties: Mapping[str, str]) -> FileLayout:
         columns = clustering_columns(properties[CLUSTERING_COLUMNS_PROPERTY].split(","))
     elif CLUSTERING_ORDER_PROPERTY in properties:
         raise InvalidArgument(
-            f"{CLUSTERING_ORDER_PROPERTY} says how rows are put in order, and no column by which: "
+            f"{CLUSTERING_ORDER_PROPERTY} says how rows are put in order, but names no columns: "
             f"set {CLUSTERING_COLUMNS_PROPERTY}, too"
         )
     return FileLayout(size, columns, clustering_order(properties.get(CLUSTERING_ORDER_PROPERTY, "sort")))

@@ -165,7 +165,7 @@ def _check_together(policy: OptimizationPolicy, properties: Mapping[str, str]) -
         )
     if policy.full_interval_ms and CLUSTERING_COLUMNS_PROPERTY not in properties:
         raise InvalidArgument(
-            f"{FULL_INTERVAL_PROPERTY} asks for partitions in order, and nothing says in which: set "
+            f"{FULL_INTERVAL_PROPERTY} asks for partitions in order, but no order is given: set "
             f"{CLUSTERING_COLUMNS_PROPERTY}, too"
         )
     if 0 < policy.full_interval_ms < policy.interval_min_ms:

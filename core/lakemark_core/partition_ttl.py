@@ -77,7 +77,7 @@ def ttl_of(properties: Mapping[str, str]) -> PartitionTtl | None:
     if TTL_PROPERTY not in properties:
         if COLUMN_PROPERTY in properties:
             raise InvalidArgument(
-                f"{COLUMN_PROPERTY} says by which column partitions go, and nothing says when: set {TTL_PROPERTY}, too"
+                f"{COLUMN_PROPERTY} names a column for the age of partitions, but no age is set: set {TTL_PROPERTY}"
             )
         return None
     ttl_ms = whole_number(properties, TTL_PROPERTY, TTL_MS_MIN)

@@ -341,7 +341,7 @@ def run(policy: str, **given: Any) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_buckets(policy: str) -> None:
     """Does not shrink failures; the long run does."""
-    run(policy, max_examples=6, stateful_step_count=20, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+    run(policy, max_examples=4, stateful_step_count=20, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 
 
 @pytest.mark.slow

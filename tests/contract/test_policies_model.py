@@ -360,7 +360,7 @@ def run(policy: str, **given: Any) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_policy(policy: str) -> None:
     """Does not shrink failures; the long run does."""
-    run(policy, max_examples=10, stateful_step_count=40, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+    run(policy, max_examples=5, stateful_step_count=40, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 
 
 @pytest.mark.slow

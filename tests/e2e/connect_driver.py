@@ -1,6 +1,7 @@
 """A client of Spark Connect that goes through the functions of ``lakemark_spark``: no JVM is in its process.
 
-Arguments: the address of the Connect server, and of the service. Prints one JSON object of what it has read.
+Arguments: the address of the Connect server, and of the service, and a directory for a stream. Prints one JSON object
+of what it has read.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ def main() -> None:
     """Writes tables of each kind, and reads them."""
     spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
     with connect(sys.argv[2]) as client:
-        answers = {"plain": _plain(spark, client), "keyed": _keyed(spark, client), "module": type(spark).__module__}
+        answers = {
+            "plain": _plain(spark, client),
+            "keyed": _keyed(spark, client),
+            "streamed": _streamed(spark, client, sys.argv[2], sys.argv[3]),
+            "module": type(spark).__module__,
+        }
     print(json.dumps(answers))
     spark.stop()
 
@@ -58,6 +64,26 @@ def _keyed(spark: SparkSession, client: Any) -> Any:
     told = ls.changes(spark, table, 1, server=client).orderBy("id")
     read = ls.read(spark, table, server=client).orderBy("id")
     return [[list(row) for row in frame.collect()] for frame in (read, told)]
+
+
+def _streamed(spark: SparkSession, client: Any, server: str, directory: str) -> Any:
+    """The function runs where Spark runs: it gets the address of the service, and opens a client of its own."""
+    table = "connect.keyed"
+    write = ls.stream_writer(table, "upsert", query="numbers", server=server)
+    for at in range(2):
+        rows = spark.createDataFrame([(10 + at, at, "s")], "id bigint, t int, p string")
+        rows.write.mode("append").json(f"{directory}/in")
+        numbers = spark.readStream.schema("id bigint, t int, p string").json(f"{directory}/in")
+        query = numbers.writeStream.foreachBatch(write).option("checkpointLocation", f"{directory}/checkpoint")
+        running = query.trigger(availableNow=True).start()
+        running.awaitTermination()
+    read = ls.read(spark, table, "p = 's'", server=client).orderBy("id")
+    epochs = [
+        version.metadata["lakemark.stream.epoch"]
+        for version in client.timeline.versions(table, limit=1_000)
+        if version.metadata.get("lakemark.stream.query") == "numbers/upsert"
+    ]
+    return [[list(row) for row in read.collect()], epochs]
 
 
 if __name__ == "__main__":

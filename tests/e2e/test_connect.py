@@ -39,7 +39,7 @@ def test_all_functions_work_over_spark_connect(client: Client, service: Service,
     }
     with SparkProcess(interpreter("4.3"), "", tmp_path / "spark", settings=settings):
         command = [sys.executable, "-W", "ignore", str(DRIVER), f"sc://127.0.0.1:{port}", service.grpc_address]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+        done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, timeout=200, check=False)
 
     assert done.returncode == 0, done.stderr[-4_000:]
     answers = json.loads(done.stdout.splitlines()[-1])
@@ -52,3 +52,4 @@ def test_all_functions_work_over_spark_connect(client: Client, service: Service,
     read, told = answers["keyed"]
     assert read == [[2, 2, "a"], [3, 1, "b"], [5, 5, "a"]]
     assert told == [["delete", 1, 1, "a"], ["update_after", 2, 2, "a"], ["insert", 5, 5, "a"]]
+    assert answers["streamed"] == [[[10, 0, "s"], [11, 1, "s"]], ["0", "1"]]

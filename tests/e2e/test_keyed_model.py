@@ -54,6 +54,8 @@ KINDS: Final = {
     # Without buckets rows are found by the bounds of their keys, and may lie in any file.
     "bounded": {"lakemark.clustering.columns": "a,b,id", "lakemark.clustering.order": "z-order"},
 }
+COMBINED: Final = ("rewritten_ordered", "growing_ordered", "growing_rewritten")
+"""Kinds each part of which is in another kind as well: only in long runs."""
 
 Row: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[Any, ...]
@@ -387,7 +389,9 @@ def keyed(client: Client, service: Service, start_spark: StartSpark) -> SparkPro
     return spark
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in COMBINED else ()) for kind in KINDS]
+)
 def test_tables_are_what_their_changes_say(client: Client, keyed: SparkProcess, kind: str) -> None:
     _play(client, keyed, kind, 1, STEPS, LOOKED_AT)
 

@@ -43,7 +43,7 @@ def run_until_killed(url: str, first: int, delay_seconds: float) -> set[int]:
 
 
 @pytest.mark.parametrize(
-    "rounds", [20, pytest.param(300, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])], ids=["quick", "long"]
+    "rounds", [10, pytest.param(300, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])], ids=["quick", "long"]
 )
 def test_killed_again_and_again(url: str, rounds: int) -> None:
     moments = random.Random(rounds)

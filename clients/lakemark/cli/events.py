@@ -126,7 +126,7 @@ def _one(client: Client, offset: int, catalog: str) -> Event:
     if offset > log.last:
         raise OffsetUnknown(f"there is no event {offset} yet; the last one has offset {log.last}")
     if offset < log.first:
-        raise EventsTrimmed(f"event {offset} is no longer kept; the first one that is has offset {log.first}")
+        raise EventsTrimmed(f"event {offset} is no longer kept; the first event that is kept has offset {log.first}")
     return next(client.events(offset - 1, catalog=catalog, follow=False))
 
 

@@ -24,13 +24,13 @@ from lakemark.client.optimization import (
 from lakemark_core.errors import InvalidArgument
 from lakemark_core.partition_ttl import TTL_PROPERTY
 
-app = typer.Typer(help="What is optimized in tables, and why something is not.", no_args_is_help=True)
-Partition = Annotated[str, typer.Option(help="only this partition, as month=1")]
+app = typer.Typer(help="Shows and controls what the optimizer does with tables.", no_args_is_help=True)
+Partition = Annotated[str, typer.Option(help="only this partition, such as month=1")]
 AsIf = Annotated[
     list[str] | None,
-    typer.Option("--with", metavar="NAME=VALUE", help="as if the table had this property, too; may be repeated"),
+    typer.Option("--with", metavar="NAME=VALUE", help="answer as if the table had this property; may be repeated"),
 ]
-Reason = Annotated[str, typer.Option(help="for those who ask why")]
+Reason = Annotated[str, typer.Option(help="reason that 'optimize why' shows")]
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -38,14 +38,18 @@ _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 def show(
     context: typer.Context,
     table: Annotated[str, typer.Argument(help="database.table; default: all tables")] = "",
-    group: Annotated[str, typer.Option(help="tables of this group")] = "",
-    state: Annotated[list[str] | None, typer.Option(help="in this state, as pending; may be repeated")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="show it again whenever something changes")] = False,
-    interval: Annotated[float, typer.Option(help="seconds between two looks of --follow", min=0.1)] = 1.0,
-    rounds: Annotated[int, typer.Option(help="end --follow after so many looks; 0: never", min=0)] = 0,
-    catalog: Annotated[str, typer.Option(help="of this catalog; default: hive")] = "",
+    group: Annotated[str, typer.Option(help="only tables of this group")] = "",
+    state: Annotated[
+        list[str] | None, typer.Option(help="only tables in this state, such as pending; may be repeated")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="go on, and show the tables again whenever something changes")
+    ] = False,
+    interval: Annotated[float, typer.Option(help="seconds between two requests of --follow", min=0.1)] = 1.0,
+    rounds: Annotated[int, typer.Option(help="end --follow after this many requests; 0: never", min=0)] = 0,
+    catalog: Annotated[str, typer.Option(help="the catalog; default: hive")] = "",
 ) -> None:
-    """Shows tables with their state, and what runs and waits."""
+    """Shows tables with their state, and the tasks that run and wait."""
     call = invocation(context)
     shown: object = None
     looked = 0
@@ -74,7 +78,7 @@ def why(
     table: Name,
     partition: Partition = "",
     properties: AsIf = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="partitions to show")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="largest number of partitions to show")] = 20,
 ) -> None:
     """Says why a table and its partitions are, or are not, being optimized now, and what would change it."""
     call = invocation(context)
@@ -125,7 +129,7 @@ def ttl(
     context: typer.Context,
     table: Name,
     properties: AsIf = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="partitions to show")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="largest number of partitions to show")] = 20,
 ) -> None:
     """Shows which partitions go because of their age, and when. Changes nothing."""
     call = invocation(context)
@@ -160,9 +164,9 @@ def run(
     context: typer.Context,
     table: Name,
     partition: Partition = "",
-    kind: Annotated[OptimizationKind, typer.Option(help="of run")] = "minor",
+    kind: Annotated[OptimizationKind, typer.Option(help="kind of the run")] = "minor",
 ) -> None:
-    """Asks for a run now, whatever the thresholds say."""
+    """Asks for a run now, whether or not a threshold is reached."""
     call = invocation(context)
     with call.client() as client:
         told = client.optimizations.run(table, partition, kind)
@@ -171,7 +175,7 @@ def run(
 
 @app.command()
 def pause(context: typer.Context, table: Name, reason: Reason = "") -> None:
-    """Plans nothing more for a table. What runs goes on to its end."""
+    """Stops planning for a table until it is resumed. Tasks that run go on to their end."""
     call = invocation(context)
     with call.client() as client:
         told = client.optimizations.pause(table, reason)
@@ -180,7 +184,7 @@ def pause(context: typer.Context, table: Name, reason: Reason = "") -> None:
 
 @app.command()
 def resume(context: typer.Context, table: Name) -> None:
-    """Plans again for a table, and tries partitions again that were stopped after failures."""
+    """Resumes planning for a table, and tries again the partitions that were stopped after failures."""
     call = invocation(context)
     with call.client() as client:
         told = client.optimizations.resume(table)
@@ -195,7 +199,7 @@ def hold(
     partition: Partition = "",
     reason: Reason = "",
 ) -> None:
-    """Keeps optimization away from a table or a partition for a while."""
+    """Keeps the optimizer away from a table or a partition for a while."""
     call = invocation(context)
     with call.client() as client:
         made = client.optimizations.hold(table, parse_duration(duration), partition, reason)
@@ -204,7 +208,7 @@ def hold(
 
 @app.command()
 def release(context: typer.Context, table: Name, partition: Partition = "") -> None:
-    """Ends a hold."""
+    """Ends the hold of a table or a partition."""
     call = invocation(context)
     with call.client() as client:
         released = client.optimizations.release(table, partition)
@@ -215,9 +219,9 @@ def release(context: typer.Context, table: Name, partition: Partition = "") -> N
 def history(
     context: typer.Context,
     table: Annotated[str, typer.Argument(help="database.table; default: all tables")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="how many to show")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="largest number of runs to show")] = 20,
 ) -> None:
-    """Lists what has run, the last one first: files and bytes before and after, seconds, and how it ended."""
+    """Lists runs, the latest first: files and bytes before and after, seconds, and how each run ended."""
     call = invocation(context)
     with call.client() as client:
         runs = [one for one, _ in zip(client.optimizations.runs(table), range(limit))]  # noqa: B905
@@ -245,12 +249,16 @@ def group(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="the group")],
     order: Annotated[
-        str | None, typer.Option(help=f"whose turn it is first: {', '.join(get_args(GroupOrder))}")
+        str | None, typer.Option(help=f"which tables come first: {', '.join(get_args(GroupOrder))}")
     ] = None,
-    quota: Annotated[str | None, typer.Option(help="worker time in an hour: 30m, 4h; 0s: unlimited")] = None,
-    paused: Annotated[bool | None, typer.Option("--pause/--resume", help="whether its workers get tasks")] = None,
+    quota: Annotated[
+        str | None, typer.Option(help="worker time that it may use in an hour: 30m, 4h; 0s: unlimited")
+    ] = None,
+    paused: Annotated[
+        bool | None, typer.Option("--pause/--resume", help="stop or resume giving tasks to its workers")
+    ] = None,
 ) -> None:
-    """Changes a group."""
+    """Changes the order and the quota of a group, or pauses and resumes it."""
     if order is not None and order not in get_args(GroupOrder):
         raise InvalidArgument(f"order {order!r} is not known; use {', '.join(get_args(GroupOrder))}")
     call = invocation(context)
@@ -277,7 +285,7 @@ def parse_duration(text: str) -> dt.timedelta:
     """``90s``, ``30m``, ``1h``, ``2d``. Raises InvalidArgument."""
     number, unit = text[:-1], text[-1:]
     if unit not in _UNITS or not number.isascii() or not number.replace(".", "", 1).isdigit():
-        raise InvalidArgument(f"{text!r} is no duration: write 90s, 30m, 1h or 2d")
+        raise InvalidArgument(f"{text!r} is not a duration: write 90s, 30m, 1h or 2d")
     return dt.timedelta(seconds=float(number) * _UNITS[unit])
 
 

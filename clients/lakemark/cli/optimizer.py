@@ -20,30 +20,38 @@ if TYPE_CHECKING:
     from lakemark import Client
     from lakemark_optimizer.executor import Executor
 
-app = typer.Typer(help="Workers that optimize tables.", no_args_is_help=True)
+app = typer.Typer(help="Runs workers that optimize tables.", no_args_is_help=True)
 _KNOWN: Final = ("arrow", "spark", "spark-submit")
 
 
 @app.command()
 def run(
     context: typer.Context,
-    group: Annotated[str, typer.Option(help="the tables of this group")] = "default",
-    slots: Annotated[int, typer.Option(min=1, max=1_000, help="tasks at once")] = 2,
+    group: Annotated[str, typer.Option(help="group whose tables to work on")] = "default",
+    slots: Annotated[int, typer.Option(min=1, max=1_000, help="number of tasks to work on at the same time")] = 2,
     executor: Annotated[
         list[str] | None,
-        typer.Option(help="arrow, spark or spark-submit; may be repeated. Default: arrow, and spark if it is there"),
+        typer.Option(
+            help="arrow, spark or spark-submit; may be repeated. Default: arrow, and spark if PySpark is installed"
+        ),
     ] = None,
-    master: Annotated[str, typer.Option(help="of Spark; default: local[*], with spark-submit yarn")] = "",
-    deploy_mode: Annotated[str, typer.Option(help="of spark-submit")] = "cluster",
-    spark_submit: Annotated[str, typer.Option(help="the program, and its first arguments")] = "spark-submit",
-    conf: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="of Spark; may be repeated")] = None,
-    py_files: Annotated[list[str] | None, typer.Option(help="of spark-submit; may be repeated")] = None,
-    idle: Annotated[float, typer.Option(min=0, help="stop Spark after so many seconds without a task")] = 300.0,
-    tasks: Annotated[int, typer.Option(min=0, help="end after so many tasks; 0: never")] = 0,
+    master: Annotated[str, typer.Option(help="where Spark runs; default: local[*], or yarn with spark-submit")] = "",
+    deploy_mode: Annotated[str, typer.Option(help="deploy mode of spark-submit")] = "cluster",
+    spark_submit: Annotated[
+        str, typer.Option(help="the program spark-submit, and its first arguments")
+    ] = "spark-submit",
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="a setting of Spark; may be repeated")
+    ] = None,
+    py_files: Annotated[
+        list[str] | None, typer.Option(help="Python files that spark-submit sends along; may be repeated")
+    ] = None,
+    idle: Annotated[float, typer.Option(min=0, help="stop Spark after this many seconds without a task")] = 300.0,
+    tasks: Annotated[int, typer.Option(min=0, help="end after this many tasks; 0: never")] = 0,
 ) -> None:
-    """Takes tasks from the service until it is interrupted, and does them.
+    """Runs a worker, which takes tasks from the service and does them until it is interrupted.
 
-    Any number of them may run, anywhere; each may die at any moment. Small tasks need no Spark.
+    You can run any number of workers, on any machine, and stop each of them at any time. Small tasks need no Spark.
     """
     from lakemark_optimizer.worker import Worker
 

@@ -127,16 +127,16 @@ def kafka(
 def mail(
     context: typer.Context,
     name: Name,
-    to: Annotated[list[str], typer.Argument(help="addresses")],
+    to: Annotated[list[str], typer.Argument(help="addresses of the recipients")],
     only: Patterns = None,
     kind: Annotated[
-        list[str] | None, typer.Option("--kind", help=f"of this kind; default: {ALARM}; may be repeated")
+        list[str] | None, typer.Option("--kind", help=f"only events of this kind; default: {ALARM}; may be repeated")
     ] = None,
     after: After = None,
     paused: Paused = False,
     catalog: Catalog = "",
 ) -> None:
-    """Writes mail, by default about tables that optimization has stopped on."""
+    """Creates a sink that sends events by mail, by default when the optimizer has stopped on a table."""
     call = invocation(context)
     with call.client() as client:
         made = client.sinks.create_mail(

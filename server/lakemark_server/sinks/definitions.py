@@ -230,7 +230,7 @@ def _mail(given: pb.MailSink, policy: MailPolicy) -> pb.MailSink:
         raise InvalidArgument(f"a sink of mail has 1 to {RECIPIENTS_MAX} recipients")
     for address in given.to:
         if len(address) > ADDRESS_CHARS_MAX or not _ADDRESS.fullmatch(address):
-            raise InvalidArgument(f"{address[:ADDRESS_CHARS_MAX]!r} is no address of mail like ops@example.com")
+            raise InvalidArgument(f"{address[:ADDRESS_CHARS_MAX]!r} is not a mail address such as ops@example.com")
         if not policy.allows(address):
             raise InvalidArgument(
                 f"this service sends no mail to {address}: whoever runs it can allow the domain (LAKEMARK_MAIL_DOMAINS)"

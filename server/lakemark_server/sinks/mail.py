@@ -63,7 +63,7 @@ class MailPolicy:
         name, _, domain = address.rpartition("@")
         if not name or not domain or not address.isascii() or not self.sender.isprintable():
             raise InvalidArgument(
-                f"mail_from: {self.sender!r} is no address of mail like lake@example.com or "
+                f"mail_from: {self.sender!r} is not a mail address such as lake@example.com or "
                 "Lakemark <lake@example.com> (LAKEMARK_MAIL_FROM)"
             )
         return address
@@ -72,8 +72,8 @@ class MailPolicy:
         """Raises FailedPrecondition or InvalidArgument if no mail can be sent at all."""
         if not self.host or not self.sender:
             raise FailedPrecondition(
-                "this service sends no mail: whoever runs it names an SMTP server and a sender (LAKEMARK_MAIL_HOST, "
-                "LAKEMARK_MAIL_FROM)"
+                "this service cannot send mail: whoever runs it must name an SMTP server and a sender "
+                "(LAKEMARK_MAIL_HOST, LAKEMARK_MAIL_FROM)"
             )
         _ = self.sender_address
         if self.user and self.tls == "none":
@@ -115,7 +115,7 @@ class MailSender:
         forbidden = [address for address in self._recipients if not self._policy.allows(address)]
         if forbidden:  # the operator has changed the domains since the sink was made
             raise DeliveryFailed(
-                f"this service sends no mail to {', '.join(forbidden)}: make the sink anew without these, or whoever "
+                f"this service sends no mail to {', '.join(forbidden)}: create the sink again without them, or whoever "
                 "runs the service allows the domain (LAKEMARK_MAIL_DOMAINS)",
                 events=len(some),
                 counts=False,

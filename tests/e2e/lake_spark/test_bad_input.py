@@ -16,6 +16,7 @@ pytestmark = pytest.mark.spark
 KEYED = {"lakemark.primary-key": "id", "lakemark.bucket.count": "2", "lakemark.write.mode": "merge-on-read"}
 
 
+@pytest.mark.one_spark
 def test_a_location_that_cannot_be_written_is_told(server: Client, spark: SparkProcess, table: str) -> None:
     location = Path(local_path(server.tables.create(table, "id bigint").location))
     # Permissions would not stop a test that runs as root.
@@ -28,6 +29,34 @@ def test_a_location_that_cannot_be_written_is_told(server: Client, spark: SparkP
     assert refusal.value.kind == "StorageRefused"
     assert server.snapshot(table).version == 0
     assert [one.state for one in server.timeline.instants(table)] == ["rolled_back"]
+
+
+@pytest.mark.one_spark
+def test_a_full_disk_is_told_and_leaves_nothing(server: Client, spark: SparkProcess, table: str) -> None:
+    location = Path(local_path(server.tables.create(table, "id bigint, v string", properties=KEYED).location))
+    run(spark, "ls.upsert(spark.range(3).selectExpr('id', 'string(null) v'), t, server=client)", t=table)
+    before = sorted(location.rglob("*"))
+
+    # A limit of the JVM's files stands for the size of the disk.
+    write = """
+        import resource
+        jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+        limits = resource.prlimit(jvm, resource.RLIMIT_FSIZE)
+        resource.prlimit(jvm, resource.RLIMIT_FSIZE, (100_000, limits[1]))
+        try:
+            ls.upsert(spark.range(20_000).selectExpr("id", "sha2(string(id), 512) v"), t, server=client)
+        finally:
+            resource.prlimit(jvm, resource.RLIMIT_FSIZE, limits)
+    """
+    with pytest.raises(SparkStatementError, match="no room is left there") as refusal:
+        run(spark, write)
+
+    assert refusal.value.kind == "StorageRefused"
+    assert server.snapshot(table).version == 1
+    assert [one.state for one in server.timeline.instants(table)] == ["completed", "rolled_back"]
+    assert sorted(location.rglob("*")) == before
+    run(spark, "ls.upsert(spark.range(2, 5).selectExpr('id', 'string(-1) v'), t, server=client)")
+    assert server.read(table, "v = '-1'").num_rows == 3
 
 
 @pytest.mark.one_spark

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow.parquet as pq
 import pytest
 
 from lakemark import Client
+from lakemark_core.storage import local_path
 from tests.e2e.lake_spark.snippets import run
 from tests.e2e.spark_runner import SparkProcess, SparkStatementError
 
@@ -151,19 +153,60 @@ result = [at_first, planned(), commit.version, before[0]]
 
 
 @pytest.mark.one_spark
+@pytest.mark.parametrize("index", ["fixed", "extendible"])
+def test_a_table_with_buckets_has_its_rows_in_order_within_each_file(
+    server: Client, spark: SparkProcess, table: str, index: str
+) -> None:
+    """By a compaction if the table says so, and by a clustering of all files, also of those without deltas."""
+    table = f"{table}_{index[0]}"
+    keyed = {"lakemark.primary-key": "id", "lakemark.bucket.count": "2", "lakemark.bucket.index": index}
+    properties = keyed | {"lakemark.write.mode": "merge-on-read", BY: "x"}
+    server.tables.create(table, "id bigint, x int, y string", properties=properties)
+    rows = "spark.range({}).selectExpr('id', 'cast(hash(id) as int) x', 'sha1(string(id)) y')"
+    digest = "\ndigest = lambda: ls.read(spark, t, server=client).selectExpr('count(*)', 'sum(hash(*))').collect()[0]"
+    half = "spark.range(0, 400, 2).sample(0.9, 7).selectExpr('398 - id id', 'int(id) x', 'string(id) y')"
+    run(spark, f"ls.upsert({half}, t, server=client)", t=table)
+    assert _is_sorted(server, table, "id"), "by the key, where the table says nothing else"
+    upserts = [f"ls.upsert({rows.format(which)}, t, server=client)\n" for which in ("500", "490, 510")]
+    run(
+        spark,
+        f"{''.join(upserts)}{digest}\nbefore = digest()\n"
+        "ls.compact(spark, t, server=client)\nassert digest() == before",
+        t=table,
+    )
+    assert _is_sorted(server, table, "x")
+    run(
+        spark,
+        "ls.cluster(spark, t, columns=['y'], server=client)\nassert digest() == before\n"
+        "ls.cluster(spark, t, columns=['x', 'y'], order='z-order', server=client)\nassert digest() == before\n"
+        "ls.cluster(spark, t, 'id = 7', columns=['y'], server=client)\nassert digest() == before",
+    )
+    files = server.plan(table).files()
+    assert {file.kind for file in files} == {"base"}
+    assert len(files) == 2
+    assert sum(_sorted_by(server, table, file.path, "y") for file in files) == 1, "the condition names one key"
+
+
+def _is_sorted(server: Client, table: str, column: str) -> bool:
+    return all(_sorted_by(server, table, file.path, column) for file in server.plan(table))
+
+
+def _sorted_by(server: Client, table: str, path: str, column: str) -> bool:
+    location = local_path(server.tables.get(table).location)
+    values = pq.read_table(f"{location}/{path}", columns=[column], partitioning=None)[column].to_pylist()
+    return values == sorted(values)
+
+
+@pytest.mark.one_spark
 def test_what_cannot_be_clustered(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, x int")
-    keyed = f"{table}_keyed"
-    buckets = {"lakemark.primary-key": "id", "lakemark.bucket.count": "2"}
-    server.tables.create(keyed, "id bigint", properties=buckets)
     cases = [
         ("t, columns=['x']", None),
         ("t", "does not say by which columns"),
         ("t, columns=['z']", "there is no column 'z'"),
         ("t, columns='x', order='hilbert'", "use sort or z-order"),
-        ("keyed, columns=['id']", "has buckets"),
     ]
-    run(spark, "", t=table, keyed=keyed)
+    run(spark, "", t=table)
     for arguments, told in cases:
         call = f"result = ls.cluster(spark, {arguments}, server=client)"
         if told is None:

@@ -51,6 +51,7 @@ def test_the_service_knows_the_bucket_of_keys_of_every_type(spark: SparkProcess)
         assert buckets_of(predicate, kind, schema) == {bucket}, (column_type, value)
 
 
+@pytest.mark.one_spark
 def test_what_does_not_fit_is_refused_before_anything_is_written(
     server: Client, spark: SparkProcess, table: str
 ) -> None:

@@ -131,6 +131,7 @@ result = [counts, states, client.snapshot(t).rows]
     assert kept == 11
 
 
+@pytest.mark.one_spark
 def test_what_contradicts_the_table_is_told_and_nothing_is_committed(
     server: Client, spark: SparkProcess, table: str
 ) -> None:

@@ -151,6 +151,7 @@ def test_columns_that_are_not_given_keep_their_values(server: Client, spark: Spa
     assert server.snapshot(table).version == 2
 
 
+@pytest.mark.one_spark
 def test_what_cannot_be_a_key_is_told_and_nothing_is_committed(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, name string, arr array<int>, n int")
 

@@ -96,6 +96,7 @@ def test_special_and_null_partition_values(server: Client, spark: SparkProcess, 
     assert filtered[0] == filtered[1] != []
 
 
+@pytest.mark.one_spark
 def test_predicates_prune_and_filter_exactly(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, x double, at timestamp, p int", partitioned_by=["p"])
     run(

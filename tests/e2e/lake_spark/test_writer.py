@@ -104,6 +104,7 @@ def test_a_request_id_commits_once(server: Client, spark: SparkProcess, table: s
     assert server.snapshot(table).rows == 20
 
 
+@pytest.mark.one_spark
 def test_every_misfit_is_told_and_nothing_is_committed(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id int, name boolean, at date NOT NULL, p int", partitioned_by=["p"])
 
@@ -119,6 +120,7 @@ def test_every_misfit_is_told_and_nothing_is_committed(server: Client, spark: Sp
     assert server.snapshot(table).version == 0
 
 
+@pytest.mark.one_spark
 def test_lengths_of_strings_are_kept(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "v varchar(3), c char(3)")
 
@@ -136,6 +138,7 @@ def test_lengths_of_strings_are_kept(server: Client, spark: SparkProcess, table:
         run(spark, "ls.append(spark.sql(\"select 'abcd' v, 'x' c\"), t, server=client)")
 
 
+@pytest.mark.one_spark
 def test_a_job_that_fails_is_rolled_back_and_the_session_is_as_before(
     server: Client, spark: SparkProcess, table: str
 ) -> None:

@@ -23,9 +23,9 @@ FINER = ["file_group", "file", "column", "row"]
 SHARED = ["partition", *FINER]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def healthy(service: Service) -> object:
-    """Whatever a test did, the store's invariants hold."""
+    """Whatever the tests did, the store's invariants hold. Each has a table of its own, which a problem names."""
     yield
     assert verify(service.store) == []
 

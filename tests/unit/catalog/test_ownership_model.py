@@ -451,7 +451,7 @@ def files_in(location: str) -> set[Path]:
 
 
 class TestOwnership(Ownership.TestCase):  # type: ignore[name-defined,misc]
-    settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+    settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
 
 
 @pytest.mark.slow

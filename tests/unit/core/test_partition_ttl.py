@@ -55,7 +55,7 @@ def test_partitions_stay_unless_the_table_says_otherwise() -> None:
 @pytest.mark.parametrize(
     ("properties", "told"),
     [
-        ({COLUMN: "day"}, "nothing says when: set lakemark.partition-ttl.ms"),
+        ({COLUMN: "day"}, "no age is set: set lakemark.partition-ttl.ms"),
         ({MS: "30"}, "from 3600000 on"),
         ({MS: "30 days"}, "is not a number"),
     ],

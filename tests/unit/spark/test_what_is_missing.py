@@ -43,6 +43,7 @@ def fail(message: str, location: str = "s3://lake/t") -> None:
         ("getFileStatus on s3a://lake/t: (Service: S3, Status Code: 403, Request ID: 1)", "access_denied"),
         ("s3a://lake/t: InvalidAccessKeyId: The AWS access key does not exist", "bad_credentials"),
         ("`s3a://lake/t': UnknownStoreException", "no_such_bucket"),
+        ("[TASK_WRITE_FAILED] s3a://lake/t: java.io.IOException: No space left on device", "no_space"),
     ],
 )
 def test_what_is_missing_is_told(message: str, reason: str) -> None:

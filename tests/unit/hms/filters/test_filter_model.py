@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -25,11 +26,14 @@ class Condition(NamedTuple):
     holds: Callable[[Row], Truth]
 
 
-COLUMNS = {"n": "int", "s": "string", "d": "date", "at": "timestamp"}
+COLUMNS = {"n": "int", "s": "string", "v": "varchar(4)", "d": "date", "at": "timestamp", "m": "decimal(10,2)"}
 TEXTS = ["a", "ab", "b", "a b", "x'y", 'x"y', "ä", "and", "%", "a_b", "10", "9"]
 DAYS = [datetime.date(2023, 12, 31), datetime.date(2024, 1, 1), datetime.date(2024, 2, 29)]
 TIMES = [datetime.datetime(2024, 1, 1, hour, 30) for hour in (0, 1, 23)]
-VALUES: dict[str, Sequence[Any]] = {"n": range(-3, 12), "s": TEXTS, "d": DAYS, "at": TIMES}
+AMOUNTS = [decimal.Decimal(text) for text in ("-2.25", "0.10", "0.30", "1.50", "9", "10.00")]
+VALUES: dict[str, Sequence[Any]] = {
+    "n": range(-3, 12), "s": TEXTS, "v": TEXTS, "d": DAYS, "at": TIMES, "m": AMOUNTS,
+}  # fmt: skip
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "=": lambda a, b: a == b,
     "==": lambda a, b: a == b,
@@ -56,6 +60,8 @@ def forms(value: Any) -> list[str]:
         return [str(value), f"timestamp '{value}'", f"'{value}'"]
     if isinstance(value, datetime.date):
         return [str(value), f"DATE '{value}'", f"'{value}'"]
+    if isinstance(value, decimal.Decimal):
+        return [str(value), f"{value.normalize():f}", f"'{value}'"]
     return [str(value)] if isinstance(value, int) else [quoted(value)]
 
 
