@@ -198,6 +198,25 @@ def test_a_statement_that_failed_leaves_nothing_behind_for_others(
         one.end("t__append")
 
 
+@pytest.mark.parametrize("mark", ["_temporary/0/_temporary/attempt_1", "__magic_job-1/tasks", ".spark-staging-1"])
+def test_what_a_second_copy_of_a_task_writes_is_not_committed(
+    lake: Client, spark: Callable[..., SparkClient], mark: str
+) -> None:
+    """Speculation: the copy that lost has written rows, and may go on with it after the job has ended."""
+    one = spark()
+    directory = one.look_up("p__append")
+    one.write(directory / mark, [1], partition="m=1", done=False)
+    one.write(directory, [1], partition="m=1")
+    one.write(directory / mark, [2], partition="m=2", done=False)
+    one.end("p__append")
+    one.write(directory / mark, [1], partition="m=1", done=False)
+    one.end("p__append")
+    assert ids(lake, "p") == [1]
+    one.write(one.look_up("p__append"), [3], partition="m=1")
+    one.end("p__append")
+    assert ids(lake, "p") == [1, 3]
+
+
 def test_statements_at_once_are_each_answered_after_their_rows_are_there(
     lake: Client, spark: Callable[..., SparkClient]
 ) -> None:
