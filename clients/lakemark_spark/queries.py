@@ -29,7 +29,8 @@ def selected(rows: DataFrame, values: Sequence[Value]) -> DataFrame:
     texts = [value for value in values if isinstance(value, str)]
     if len(texts) == len(values):
         return rows.selectExpr(*texts)
-    return rows.select(*(value if value == "*" else as_column(value) for value in values))
+    # All columns are no expression; and what is compared with a Column is one, too.
+    return rows.select(*("*" if isinstance(value, str) and value == "*" else as_column(value) for value in values))
 
 
 def named(value: Value, name: str) -> Value:
