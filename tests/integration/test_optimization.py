@@ -107,7 +107,7 @@ def slice_of(
     client: Client, kind: FileKind, rows: list[tuple[int, str]], group: str = "bucket-0", bucket: int = 0
 ) -> None:
     """One commit with a base file or a delta of a file group of default.k."""
-    with client.begin("default.k", "upsert" if kind == "delta" else "append") as writer:
+    with client.begin("default.k", "upsert") as writer:
         table = pa.table({"id": pa.array([one for one, _ in rows], pa.int64()), "d": [value for _, value in rows]})
         if kind == "delta":
             for name, value in (("lakemark_operation", "upsert"), ("lakemark_instant", writer.instant)):
