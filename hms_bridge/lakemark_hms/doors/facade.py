@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
+from time import monotonic
 from typing import Final, cast
 
 from lakemark_core.errors import (
@@ -44,6 +45,10 @@ _AT_END: Final[Mapping[str, tuple[str, str]]] = {
 }
 """The calls that Spark makes between the end of a job and the end of its statement, and where they name the table
 or its database, and a directory."""
+
+
+_ON_THE_WAY: Final = frozenset({"get_table", "get_table_req", "add_partitions_req"})
+"""Those of them that come before the last one. Of a statement with ten thousand partitions these are hundreds."""
 
 
 @dataclass(slots=True)
@@ -137,9 +142,12 @@ class DoorFacade:
         return use.sessions[key]
 
     def watched(self, run: Run) -> Run:
-        """``run``, but that it is noted if a call fails that a statement through a door makes after its job."""
+        """``run``, but that notes are taken of the calls that a statement through a door makes after its job: for how
+        long they hold the last one up, and if one fails."""
 
         def run_watched(call: Call, handler: Handler) -> object:
+            use = cast("_DoorUse | None", call.session.data.get(_USE))
+            began = monotonic()
             try:
                 return run(call, handler)
             except StatementRefused:
@@ -147,6 +155,9 @@ class DoorFacade:
             except Exception:
                 self._note_failure(call)
                 raise
+            finally:
+                if use is not None and call.name in _ON_THE_WAY:
+                    use.calls.add(round((monotonic() - began) * 1_000))
 
         return run_watched
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from thrift.transport.TTransport import TTransportException
 
 from lakemark import Client, connect
 from lakemark_core.errors import Unavailable
+from lakemark_hms.doors import facade
 from lakemark_server.context.clock import now_ms
 from lakemark_server.doors import contents, looks, publication, records
 from lakemark_server.doors import service as doors_service
@@ -523,6 +525,22 @@ def test_a_call_may_come_late_if_it_had_to_wait_for_another(
     _age(elsewhere)
     one.end("u__append")
     assert ids(lake, "u") == [3]
+
+
+def test_a_call_may_come_late_if_those_before_it_took_long(
+    lake: Client, spark: Callable[..., SparkClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark adds ten thousand partitions by a hundred calls, between the end of the job and its last call."""
+    one = spark()
+    directory = one.look_up("t__append")
+    one.write(directory, [1])
+    _age(directory)
+    passed_s = count(0.0, 15.0)
+    monkeypatch.setattr(facade, "monotonic", lambda: next(passed_s))
+    for number in range(3):
+        one.add_partitions("t__append", [str(number)])
+    one.end("t__append")
+    assert ids(lake) == [1]
 
 
 def test_a_connection_goes_on_after_a_day_without_use(
