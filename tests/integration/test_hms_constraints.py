@@ -126,6 +126,20 @@ def test_a_foreign_key_refers_to_a_key(tables: Client) -> None:
     assert {one.pk_name for one in tables.get_foreign_keys(asked).foreignKeys} == {pk_name}
 
 
+def test_all_columns_of_a_foreign_key_refer_to_one_table(tables: Client) -> None:
+    tables.add_primary_key(request(key("parent", "a", "b")))
+    for field, other in (("pktable_name", "other"), ("pktable_db", "other"), ("pktable_db", "@oops")):
+        columns = reference("child", "parent", "a b", "f")
+        setattr(columns[1], field, other)
+        with pytest.raises(TApplicationException, match=r"refers to 2 tables|not of the form"):
+            tables.add_foreign_key(request(columns))
+    assert references_of(tables, child="child") == []
+    columns = reference("child", "parent", "a b", "f")
+    columns[1].pktable_db, columns[1].pktable_name = "@hive#DEFAULT", "Parent"
+    tables.add_foreign_key(request(columns))
+    assert len(references_of(tables, child="child")) == 2
+
+
 def test_foreign_keys_follow_their_tables(tables: Client, store: Store) -> None:
     tables.add_primary_key(request(key("parent", "a")))
     tables.add_foreign_key(request(reference("child", "parent", "a", "fk1")))

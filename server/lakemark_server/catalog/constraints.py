@@ -13,6 +13,7 @@ from typing import Final, TypeAlias, cast
 from lakemark_core.errors import AlreadyExists, FailedPrecondition, LimitExceeded, NotFound, TableNotFound
 from lakemark_proto.store.v1.warehouse_pb2 import ConstraintRecord, HiveTableRecord
 from lakemark_server.catalog import events, warehouse_records
+from lakemark_server.catalog.events import NewConstraint
 from lakemark_server.catalog.warehouse_records import HiveTable
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.store.keyspace import CONSTRAINTS, REFERENCES
@@ -54,7 +55,7 @@ class Surroundings:
         return of_table(self._tx, table.table_id)
 
 
-Decision: TypeAlias = Callable[[Surroundings, HiveTable], Sequence[ConstraintRecord]]
+Decision: TypeAlias = Callable[[Surroundings, HiveTable], Sequence[NewConstraint]]
 """Makes the constraints to add to a table. It may be called several times, and raises what is wrong with them."""
 
 
@@ -136,7 +137,7 @@ class Constraints:
         return self._store.read(body)
 
 
-def put_new(mutation: Mutation, table: HiveTable, added: Sequence[ConstraintRecord]) -> None:
+def put_new(mutation: Mutation, table: HiveTable, added: Sequence[NewConstraint]) -> None:
     """Adds constraints to a table, and tells so. Raises AlreadyExists for a name, FailedPrecondition, LimitExceeded."""
     tx = mutation.tx
     mine = of_table(tx, table.table_id)
@@ -144,9 +145,9 @@ def put_new(mutation: Mutation, table: HiveTable, added: Sequence[ConstraintReco
     has_key = any(one.kind == ConstraintRecord.PRIMARY_KEY for one in mine)
     if len(mine) + len(added) > CONSTRAINTS_MAX:
         raise LimitExceeded(f"table {table.label} would have more than {CONSTRAINTS_MAX} constraints")
-    if sum(one.ByteSize() for one in (*mine, *added)) > TABLE_BYTES_MAX:
+    if sum(one.ByteSize() for one in (*mine, *(new.record for new in added))) > TABLE_BYTES_MAX:
         raise LimitExceeded(f"the constraints of table {table.label} would have more than {TABLE_BYTES_MAX} bytes")
-    for one in added:
+    for one, _ in added:
         taken = set(names)
         if one.kind == ConstraintRecord.FOREIGN_KEY and one.parent_id != table.table_id:
             referring = references(tx, one.parent_id)

@@ -18,6 +18,7 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog import events as catalog_events
 from lakemark_server.catalog import warehouse_partitions
 from lakemark_server.catalog.clean_schedule import Retention
+from lakemark_server.catalog.events import NewConstraint
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition, new_partition
 from lakemark_server.catalog.warehouse_tables import TableChange, TableDefinition
@@ -415,8 +416,8 @@ def test_a_batch_in_several_transactions_is_one_event(
     assert [event.partitions_change.count for event in told()] == [30]
 
 
-def constraint(kind: ConstraintRecord.Kind.ValueType, name: str, parent: HiveTable | None = None) -> ConstraintRecord:
-    return ConstraintRecord(
+def constraint(kind: ConstraintRecord.Kind.ValueType, name: str, parent: HiveTable | None = None) -> NewConstraint:
+    record = ConstraintRecord(
         kind=kind,
         name=name,
         columns=["a"],
@@ -424,6 +425,7 @@ def constraint(kind: ConstraintRecord.Kind.ValueType, name: str, parent: HiveTab
         parent_id=parent.table_id if parent else 0,
         parent_columns=["a"] if parent else [],
     )
+    return NewConstraint(record, parent)
 
 
 def test_constraints_that_are_created_with_their_table(warehouse: Warehouse, place: Path, told: Told) -> None:
@@ -464,6 +466,7 @@ def test_constraints(warehouse: Warehouse, place: Path, hive_table: HiveTable, t
     ]
     (told_key,) = foreign.constraints_change.constraints
     assert (told_key.parent_table_id, told_key.parent_columns) == (hive_table.table_id, ["a"])
+    assert (told_key.parent_database, told_key.parent_table) == ("default", "w")
     assert [(event.kind, event.table) for event in dropped] == [(pb.CONSTRAINT_DROPPED, "w")] * 2
     assert [list(event.constraints_change.constraints) for event in dropped] == [
         [pb.Constraint(type="FOREIGN_KEY", name="fk")],
