@@ -19,6 +19,7 @@ from lakemark_hms.wire.splice import i32_value, string_value
 from lakemark_proto.store.v1.warehouse_pb2 import ConstraintRecord, HiveTableRecord
 from lakemark_server.catalog.constraints import Decision, ForeignKey, Surroundings
 from lakemark_server.catalog.events import NewConstraint
+from lakemark_server.catalog.names import constraint_name
 from lakemark_server.catalog.warehouse_records import HiveTable
 from lakemark_thrift.ttypes import (
     SQLCheckConstraint,
@@ -153,7 +154,7 @@ def _record(
     name = next((text for one in structs if (text := getattr(one.value, kind.name[0]))), "")
     record = ConstraintRecord(
         kind=kind.kind,
-        name=name.strip().lower() or f"{kind.prefix}_{secrets.token_hex(8)}",
+        name=constraint_name(name if name.strip() else f"{kind.prefix}_{secrets.token_hex(8)}"),
         columns=wanted,
         hive=[one.raw for one in structs],
     )

@@ -106,6 +106,24 @@ def test_names_are_made_up_and_unique(tables: Client) -> None:
             tables.add_foreign_key(request(columns))
 
 
+def test_names_are_trimmed_and_bounded(tables: Client) -> None:
+    for name in ("x" * 129, "x" * 100_000, "a\0b"):
+        for call, asked in (
+            (tables.add_primary_key, request(key("parent", "a", name=name))),
+            (tables.drop_constraint, DropConstraintRequest("default", "parent", name)),
+        ):
+            with pytest.raises(TApplicationException, match=r"at most 128|control characters") as refused:
+                call(asked)
+            assert len(str(refused.value)) < 200
+    for name in ("", " "):
+        with pytest.raises(TApplicationException, match="name of the constraint is empty"):
+            tables.drop_constraint(DropConstraintRequest("default", "parent", name))
+    tables.add_primary_key(request(key("parent", "a", name=f" {'K' * 128} ")))
+    assert keys_of(tables, "parent") == [("k" * 128, "a", 1)]
+    tables.drop_constraint(DropConstraintRequest("default", "parent", f" {'K' * 128} "))
+    assert keys_of(tables, "parent") == []
+
+
 def test_a_foreign_key_refers_to_a_key(tables: Client) -> None:
     with pytest.raises(MetaException, match="no primary key and no unique key"):
         tables.add_foreign_key(request(reference("child", "parent", "a")))

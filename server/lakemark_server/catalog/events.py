@@ -195,10 +195,11 @@ def of_constraints(table: HiveTable, added: Sequence[NewConstraint]) -> Iterator
             yield _in_table(pb.CONSTRAINTS_ADDED, table, constraints_change=pb.ConstraintsChange(constraints=told))
 
 
-def of_dropped_constraint(table: HiveTable, gone: Sequence[ConstraintRecord]) -> Event:
-    """``gone``: that of the table, or the foreign keys of one name that refer to it, which may be many."""
+def of_dropped_constraints(table: HiveTable, gone: Sequence[ConstraintRecord], *, with_parent: bool = False) -> Event:
+    """``table``: that had them. ``with_parent``: they are foreign keys, whose parent is dropped."""
     told = [pb.Constraint(type=ConstraintRecord.Kind.Name(one.kind), name=one.name) for one in gone]
-    return _in_table(pb.CONSTRAINT_DROPPED, table, constraints_change=pb.ConstraintsChange(constraints=told))
+    change = pb.ConstraintsChange(constraints=told, with_parent=with_parent)
+    return _in_table(pb.CONSTRAINT_DROPPED, table, constraints_change=change)
 
 
 def of_note(table: HiveTable, note: pb.ClientNote, request_id: str) -> Event:
