@@ -18,6 +18,8 @@ from lakemark_hms.wire.cut import I32, STRING, Cut, patch
 from lakemark_hms.wire.splice import i32_value, string_value
 from lakemark_proto.store.v1.warehouse_pb2 import ConstraintRecord, HiveTableRecord
 from lakemark_server.catalog.constraints import Decision, ForeignKey, Surroundings
+from lakemark_server.catalog.events import NewConstraint
+from lakemark_server.catalog.names import constraint_name
 from lakemark_server.catalog.warehouse_records import HiveTable
 from lakemark_thrift.ttypes import (
     SQLCheckConstraint,
@@ -114,8 +116,8 @@ def table_of(sent: Sequence[Cut[Any]], kind: Kind) -> tuple[DatabaseName, str]:
 def decision(sent: Sent) -> Decision:
     """What checks the constraints of a request and makes their records, by the table as it is then."""
 
-    def decide(around: Surroundings, table: HiveTable) -> list[ConstraintRecord]:
-        made: list[ConstraintRecord] = []
+    def decide(around: Surroundings, table: HiveTable) -> list[NewConstraint]:
+        made: list[NewConstraint] = []
         for kind, structs in sent:
             for one in _constraints(kind, structs):
                 made.append(_record(around, table, kind, one, made))
@@ -143,8 +145,8 @@ def _constraints(kind: Kind, structs: Sequence[Cut[Any]]) -> Iterator[list[Cut[A
 
 
 def _record(
-    around: Surroundings, table: HiveTable, kind: Kind, structs: list[Cut[Any]], made: Sequence[ConstraintRecord]
-) -> ConstraintRecord:
+    around: Surroundings, table: HiveTable, kind: Kind, structs: list[Cut[Any]], made: Sequence[NewConstraint]
+) -> NewConstraint:
     own = columns_of(table.record.hive)
     columns = [(getattr(one.value, kind.column[0]) or "").lower() for one in structs]
     wanted = [column for column in columns if column or kind is not CHECK]
@@ -152,13 +154,11 @@ def _record(
     name = next((text for one in structs if (text := getattr(one.value, kind.name[0]))), "")
     record = ConstraintRecord(
         kind=kind.kind,
-        name=name.strip().lower() or f"{kind.prefix}_{secrets.token_hex(8)}",
+        name=constraint_name(name if name.strip() else f"{kind.prefix}_{secrets.token_hex(8)}"),
         columns=wanted,
         hive=[one.raw for one in structs],
     )
-    if kind is FOREIGN_KEY:
-        _refer(around, table, record, structs, made)
-    return record
+    return NewConstraint(record, _refer(around, table, record, structs, made) if kind is FOREIGN_KEY else None)
 
 
 def _refer(
@@ -166,18 +166,25 @@ def _refer(
     child: HiveTable,
     record: ConstraintRecord,
     structs: Sequence[Cut[SQLForeignKey]],
-    made: Sequence[ConstraintRecord],
-) -> None:
-    """Notes and checks what a foreign key refers to: a key of its parent, with columns of the same types."""
-    first = structs[0].value
-    catalog, database = database_name(first.pktable_db, child.database.catalog)
+    made: Sequence[NewConstraint],
+) -> HiveTable:
+    """Notes and checks what a foreign key refers to: a key of its parent, with columns of the same types.
+
+    Returns the parent.
+    """
+    parents = {_parent_names(one.value, child.database.catalog) for one in structs}
+    if len(parents) != 1:
+        raise InvalidArgument(
+            f"foreign key {record.name} refers to {len(parents)} tables: all of its columns refer to one"
+        )
+    catalog, database, name = parents.pop()
     if catalog != child.database.catalog:
         raise InvalidArgument("Foreign keys cannot span catalogs")
-    parent = around.table(database, first.pktable_name or "")
+    parent = around.table(database, name)
     columns = [(one.value.pkcolumn_name or "").lower() for one in structs]
     theirs = columns_of(parent.record.hive)
     _require_columns(parent.label, theirs, columns)
-    known = [*around.constraints(parent), *(made if parent.table_id == child.table_id else ())]
+    known = [*around.constraints(parent), *(new.record for new in made if parent.table_id == child.table_id)]
     keys = [one for one in known if one.kind in (ConstraintRecord.PRIMARY_KEY, ConstraintRecord.UNIQUE)]
     if not keys:
         raise FailedPrecondition(
@@ -199,6 +206,13 @@ def _refer(
         raise FailedPrecondition(f"foreign key {record.name} refers to itself: [{', '.join(columns)}]")
     record.parent_id = parent.table_id
     record.parent_columns.extend(columns)
+    return parent
+
+
+def _parent_names(sent: SQLForeignKey, catalog: str) -> TableNames:
+    """The names that a client gives a foreign key's parent. ``catalog``: if it names none. Raises InvalidName."""
+    database = database_name(sent.pktable_db, catalog)
+    return TableNames(database.catalog, database.name, (sent.pktable_name or "").lower())
 
 
 def _require_columns(label: str, known: Mapping[str, str], wanted: Sequence[str]) -> None:
@@ -221,19 +235,22 @@ def structs_of(kind: Kind, table: TableNames, record: ConstraintRecord) -> list[
     ]
 
 
-def told_structs(kind: Kind, table: TableNames, record: ConstraintRecord) -> list[bytes]:
+def told_structs(
+    kind: Kind, table: TableNames, record: ConstraintRecord, parent_database: str = "", parent_table: str = ""
+) -> list[bytes]:
     """The serialized structs of a constraint that was added: those of a client, with names as the service has them.
 
-    Of a foreign key's parent they have what the client sent, since the parent may be dropped by now.
+    A foreign key's parent has the names that it had then. Events of earlier builds lack them: then they are those that
+    the client gave it for the first column, which was all that was checked.
     """
     structs = structs_of(kind, table, record)
     if kind is not FOREIGN_KEY:
         return structs
+    if not parent_table:
+        _, parent_database, parent_table = _parent_names(decode_struct(SQLForeignKey, structs[0]), table.catalog)
     told = []
     for one, column in zip(structs, record.parent_columns, strict=True):
-        sent = decode_struct(SQLForeignKey, one)
-        database = database_name(sent.pktable_db, table.catalog).name
-        names = {_PARENT_DATABASE: database, _PARENT_TABLE: (sent.pktable_name or "").lower(), _PARENT_COLUMN: column}
+        names = {_PARENT_DATABASE: parent_database, _PARENT_TABLE: parent_table, _PARENT_COLUMN: column}
         told.append(patch(one, {number: (STRING, string_value(text)) for number, text in names.items()}))
     return told
 

@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from itertools import chain
 from types import FrameType
@@ -75,6 +76,9 @@ if TYPE_CHECKING:
     from lakemark_hms.listener.runner import Domains
     from lakemark_hms.wire.security import Security
     from lakemark_web.server import WebServer
+
+STOP_S: Final = 10.0
+"""Running requests get so long to finish when the service stops, at all ports at once."""
 
 _FOLD_CACHE_BYTES: Final = 32 << 20
 _OPTIMIZER_CACHE_BYTES: Final = 64 << 20
@@ -391,9 +395,11 @@ class Service:
         self._sink_runner.stop()  # before what they read from ends: they note how far they are
         self._listener_runners.stop()
         self.events.close()
-        for _, bridge in self._listening():
-            bridge.stop()
-        self.grpc.stop()
+        with ThreadPoolExecutor() as pool:
+            stopping = [pool.submit(bridge.stop, STOP_S) for _, bridge in self._listening()]
+            self.grpc.stop(STOP_S)
+        for port in stopping:
+            port.result()
         self._sweeper.stop()
         self._folder.stop()
         self.quotas.close()

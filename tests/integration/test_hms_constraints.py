@@ -106,6 +106,24 @@ def test_names_are_made_up_and_unique(tables: Client) -> None:
             tables.add_foreign_key(request(columns))
 
 
+def test_names_are_trimmed_and_bounded(tables: Client) -> None:
+    for name in ("x" * 129, "x" * 100_000, "a\0b"):
+        for call, asked in (
+            (tables.add_primary_key, request(key("parent", "a", name=name))),
+            (tables.drop_constraint, DropConstraintRequest("default", "parent", name)),
+        ):
+            with pytest.raises(TApplicationException, match=r"at most 128|control characters") as refused:
+                call(asked)
+            assert len(str(refused.value)) < 200
+    for name in ("", " "):
+        with pytest.raises(TApplicationException, match="name of the constraint is empty"):
+            tables.drop_constraint(DropConstraintRequest("default", "parent", name))
+    tables.add_primary_key(request(key("parent", "a", name=f" {'K' * 128} ")))
+    assert keys_of(tables, "parent") == [("k" * 128, "a", 1)]
+    tables.drop_constraint(DropConstraintRequest("default", "parent", f" {'K' * 128} "))
+    assert keys_of(tables, "parent") == []
+
+
 def test_a_foreign_key_refers_to_a_key(tables: Client) -> None:
     with pytest.raises(MetaException, match="no primary key and no unique key"):
         tables.add_foreign_key(request(reference("child", "parent", "a")))
@@ -124,6 +142,20 @@ def test_a_foreign_key_refers_to_a_key(tables: Client) -> None:
     (pk_name,) = {name for name, _, _ in keys_of(tables, "parent")}
     asked = ForeignKeysRequest(None, None, "default", "child")
     assert {one.pk_name for one in tables.get_foreign_keys(asked).foreignKeys} == {pk_name}
+
+
+def test_all_columns_of_a_foreign_key_refer_to_one_table(tables: Client) -> None:
+    tables.add_primary_key(request(key("parent", "a", "b")))
+    for field, other in (("pktable_name", "other"), ("pktable_db", "other"), ("pktable_db", "@oops")):
+        columns = reference("child", "parent", "a b", "f")
+        setattr(columns[1], field, other)
+        with pytest.raises(TApplicationException, match=r"refers to 2 tables|not of the form"):
+            tables.add_foreign_key(request(columns))
+    assert references_of(tables, child="child") == []
+    columns = reference("child", "parent", "a b", "f")
+    columns[1].pktable_db, columns[1].pktable_name = "@hive#DEFAULT", "Parent"
+    tables.add_foreign_key(request(columns))
+    assert len(references_of(tables, child="child")) == 2
 
 
 def test_foreign_keys_follow_their_tables(tables: Client, store: Store) -> None:

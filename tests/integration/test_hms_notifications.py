@@ -11,13 +11,23 @@ from typing import Any
 
 import pytest
 from hmsclient.genthrift.hive_metastore import ttypes as h
+from thrift.Thrift import TApplicationException
 
+from lakemark_core.errors import Unavailable
 from lakemark_hms.bridge import HmsBridge
 from lakemark_hms.notifications import log
 from lakemark_hms.notifications.formats import BY_SETTING
+from lakemark_hms.wire.codec import encode_struct
 from lakemark_proto.v1.admin_pb2 import Quota
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
-from lakemark_proto.v1.events_pb2 import TABLE_CREATED, Event, TableChange
+from lakemark_proto.v1.events_pb2 import (
+    CONSTRAINTS_ADDED,
+    TABLE_CREATED,
+    Constraint,
+    ConstraintsChange,
+    Event,
+    TableChange,
+)
 from lakemark_server.catalog import events
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.events import upkeep
@@ -547,6 +557,61 @@ def test_an_event_that_cannot_be_told_stops_nobody(client: Client, catalog: Cata
     told = following(client, start)
     assert types(told) == ["LAKEMARK_TABLE_CREATED", "CREATE_TABLE"]
     assert (told[0].tableName, message(told[0])["event"]["kind"]) == ("t", "TABLE_CREATED")
+
+
+def test_a_foreign_key_is_told_with_the_names_of_its_parent(client: Client, catalog: Catalog, start: int) -> None:
+    client.create_table(table("t"))
+    client.add_primary_key(h.AddPrimaryKeyRequest([h.SQLPrimaryKey("default", "t", "a", 1, "p", False, False, True)]))
+    client.create_table(table("u"))
+    client.add_foreign_key(h.AddForeignKeyRequest([reference("@hive#Default", "T")]))
+    (added,) = [event for event in following(client, start) if event.eventType == "ADD_FOREIGNKEY"]
+    assert told_parents(added) == [("default", "t")]
+
+
+def test_a_foreign_key_of_an_earlier_build_refers_to_what_its_first_column_names(
+    client: Client, catalog: Catalog, start: int
+) -> None:
+    def tell(*parents: h.SQLForeignKey) -> None:
+        columns = ["a"] * len(parents)
+        told = Constraint(
+            type="FOREIGN_KEY",
+            name="f",
+            columns=columns,
+            parent_columns=columns,
+            hive=list(map(encode_struct, parents)),
+        )
+        change = ConstraintsChange(constraints=[told])
+        event = Event(kind=CONSTRAINTS_ADDED, catalog="hive", database="default", table="u", constraints_change=change)
+        catalog.mutations.run(lambda mutation: mutation.tell(event))
+
+    tell(reference("default", "t"), reference("@oops", "another"))
+    tell(reference("@oops", "t"))
+    first, second = following(client, start)
+    assert (first.eventType, told_parents(first)) == ("ADD_FOREIGNKEY", [("default", "t")] * 2)
+    assert (second.eventType, second.tableName) == ("LAKEMARK_CONSTRAINTS_ADDED", "u")
+
+
+def test_details_that_may_come_later_are_waited_for(
+    client: Client, start: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise Unavailable("the store does not answer")
+
+    client.create_table(table("t"))
+    with monkeypatch.context() as patched:
+        patched.setattr(log.Messages, "of", fail)
+        with pytest.raises(TApplicationException, match="does not answer"):
+            following(client, start)
+    assert types(following(client, start)) == ["CREATE_TABLE"]
+
+
+def reference(parent_database: str, parent: str) -> h.SQLForeignKey:
+    """The column of a foreign key of ``default.u``."""
+    return h.SQLForeignKey(parent_database, parent, "a", "default", "u", "a", 1, 0, 0, "f", None, False, False, True)
+
+
+def told_parents(event: h.NotificationEvent) -> list[tuple[str, str]]:
+    return [(one[1], one[2]) for one in map(plain, message(event)["foreignKeyListJson"])]
 
 
 def test_messages_are_compressed_if_the_service_is_told_so(catalog: Catalog, client: Client) -> None:

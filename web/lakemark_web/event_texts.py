@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from lakemark_proto.v1 import events_pb2 as pb
 from lakemark_proto.v1.timeline_pb2 import Operation
 from lakemark_server.context.clock import time_text
 from lakemark_web import texts
+
+_CONSTRAINTS_MAX: Final = 5
+"""In a line."""
 
 
 class EventLine(NamedTuple):
@@ -33,6 +36,8 @@ def line_of(event: pb.Event) -> EventLine:
 
 def _text(event: pb.Event) -> str:
     match event.WhichOneof("detail"):
+        case "database_change":
+            return ""
         case "commit":
             return _commit(event.commit)
         case "rollback":
@@ -52,8 +57,12 @@ def _text(event: pb.Event) -> str:
             return texts.counted(event.partitions_change.count, "partition")
         case "statistics_change":
             return f"of {', '.join(event.statistics_change.columns) or 'all columns'}"
+        case "constraints_change":
+            return _constraints(event.constraints_change)
         case "function_change":
             return event.function_change.name_after or event.function_change.name_before
+        case "quota":
+            return ", ".join(f"{texts.words(field.name)} {value:,}" for field, value in event.quota.own.ListFields())
         case "sink":
             return f"{event.sink.name}: {event.sink.receiver}"
         case "note":
@@ -85,6 +94,17 @@ def _renamed(change: pb.TableChange) -> str:
     if change.HasField("before") and change.HasField("after") and before != after:
         return f"from {before.database}.{before.table} to {after.database}.{after.table}"
     return "its files are kept" if change.files_kept else ""
+
+
+def _constraints(change: pb.ConstraintsChange) -> str:
+    told = list(map(_constraint, change.constraints[:_CONSTRAINTS_MAX]))
+    more = len(change.constraints) - len(told)
+    return "; ".join([*told, f"{more:,} more"] if more else told)
+
+
+def _constraint(constraint: pb.Constraint) -> str:
+    columns = f" ({', '.join(constraint.columns)})" if constraint.columns else ""
+    return f"{texts.words(constraint.type)} {constraint.name}{columns}"
 
 
 def _branch(key: str) -> str:

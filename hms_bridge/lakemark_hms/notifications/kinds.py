@@ -65,6 +65,8 @@ def event_type(event: Event) -> str:
     if kind == pb.CONSTRAINTS_ADDED:
         added = event.constraints_change.constraints
         return _OF_CONSTRAINTS.get(added[0].type if added else "") or own_type(kind)
+    if kind == pb.CONSTRAINT_DROPPED and event.constraints_change.with_parent:
+        return own_type(kind)  # Hive tells only of the parent
     if kind == pb.CLIENT_NOTED and event.note.what in _NOTES:
         return _NOTES[event.note.what]
     return _TYPES.get(kind) or own_type(kind)

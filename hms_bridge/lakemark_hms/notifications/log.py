@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from lakemark_core.errors import CorruptStore, EventsTrimmed, InvalidSchema, OffsetUnknown, UnknownOutcome
+from lakemark_core.errors import EventsTrimmed, LakemarkError, OffsetUnknown, Outcome, UnknownOutcome
 from lakemark_hms.notifications.formats import MessageFormat
 from lakemark_hms.notifications.kinds import event_type, own_type
 from lakemark_hms.notifications.messages import Messages
@@ -157,7 +157,9 @@ class NotificationLog:
     def _make(self, messages: Messages, event: Event, kind: str) -> Notification:
         try:
             message = self._format.encode(messages.of(event, kind))
-        except (WireError, CorruptStore, InvalidSchema) as error:
+        except (LakemarkError, WireError, ValueError, LookupError) as error:
+            if isinstance(error, LakemarkError) and error.outcome is not Outcome.FATAL:
+                raise  # a later reader gets the details
             # Readers could never pass an id that cannot be told.
             _log.error("an event is told without details", catalog=event.catalog, offset=event.offset, error=str(error))
             kind = own_type(event.kind)

@@ -245,15 +245,13 @@ class Messages:
     def _added_constraints(self, event: Event) -> Message:
         kind, field = _CONSTRAINTS[event.constraints_change.constraints[0].type]
         names = TableNames(event.catalog, event.database, event.table)
-        records = [
-            ConstraintRecord(
+        texts = []
+        for one in event.constraints_change.constraints:
+            record = ConstraintRecord(
                 kind=kind.kind, name=one.name, columns=one.columns, parent_columns=one.parent_columns, hive=one.hive
             )
-            for one in event.constraints_change.constraints
-        ]
-        texts = [
-            struct_json(one, kind.struct.thrift_spec) for record in records for one in told_structs(kind, names, record)
-        ]
+            structs = told_structs(kind, names, record, one.parent_database, one.parent_table)
+            texts += [struct_json(each, kind.struct.thrift_spec) for each in structs]
         return _head() | {"timestamp": _seconds(event), field: texts}
 
     def _dropped_constraint(self, event: Event) -> Message:

@@ -13,6 +13,8 @@ from typing import Final, TypeAlias, cast
 from lakemark_core.errors import AlreadyExists, FailedPrecondition, LimitExceeded, NotFound, TableNotFound
 from lakemark_proto.store.v1.warehouse_pb2 import ConstraintRecord, HiveTableRecord
 from lakemark_server.catalog import events, warehouse_records
+from lakemark_server.catalog.events import NewConstraint
+from lakemark_server.catalog.names import constraint_name
 from lakemark_server.catalog.warehouse_records import HiveTable
 from lakemark_server.kv import ReadTransaction, Transaction
 from lakemark_server.store.keyspace import CONSTRAINTS, REFERENCES
@@ -54,7 +56,7 @@ class Surroundings:
         return of_table(self._tx, table.table_id)
 
 
-Decision: TypeAlias = Callable[[Surroundings, HiveTable], Sequence[ConstraintRecord]]
+Decision: TypeAlias = Callable[[Surroundings, HiveTable], Sequence[NewConstraint]]
 """Makes the constraints to add to a table. It may be called several times, and raises what is wrong with them."""
 
 
@@ -82,9 +84,9 @@ class Constraints:
     def drop(self, catalog: str, database: str, name: str, constraint: str) -> None:
         """Drops a constraint of the table, or foreign keys of that name that refer to it.
 
-        Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a lake table, NotFound.
+        Raises DatabaseNotFound, TableNotFound, UnsupportedOperation for a lake table, NotFound, InvalidName.
         """
-        lowered = constraint.lower()
+        lowered = constraint_name(constraint)
 
         def body(mutation: Mutation) -> None:
             tx = mutation.tx
@@ -96,7 +98,9 @@ class Constraints:
                 raise NotFound(f"table {table.label} has no constraint {lowered}", constraint=lowered)
             for owner in gone:
                 _clear(tx, owner, lowered)
-            mutation.tell(events.of_dropped_constraint(table, list(gone.values())))
+            for owner, one in gone.items():
+                holder = _child(tx, table, owner)
+                mutation.tell(events.of_dropped_constraints(holder, [one]))
 
         self._mutations.run(body)
 
@@ -136,7 +140,7 @@ class Constraints:
         return self._store.read(body)
 
 
-def put_new(mutation: Mutation, table: HiveTable, added: Sequence[ConstraintRecord]) -> None:
+def put_new(mutation: Mutation, table: HiveTable, added: Sequence[NewConstraint]) -> None:
     """Adds constraints to a table, and tells so. Raises AlreadyExists for a name, FailedPrecondition, LimitExceeded."""
     tx = mutation.tx
     mine = of_table(tx, table.table_id)
@@ -144,9 +148,9 @@ def put_new(mutation: Mutation, table: HiveTable, added: Sequence[ConstraintReco
     has_key = any(one.kind == ConstraintRecord.PRIMARY_KEY for one in mine)
     if len(mine) + len(added) > CONSTRAINTS_MAX:
         raise LimitExceeded(f"table {table.label} would have more than {CONSTRAINTS_MAX} constraints")
-    if sum(one.ByteSize() for one in (*mine, *added)) > TABLE_BYTES_MAX:
+    if sum(one.ByteSize() for one in (*mine, *(new.record for new in added))) > TABLE_BYTES_MAX:
         raise LimitExceeded(f"the constraints of table {table.label} would have more than {TABLE_BYTES_MAX} bytes")
-    for one in added:
+    for one, _ in added:
         taken = set(names)
         if one.kind == ConstraintRecord.FOREIGN_KEY and one.parent_id != table.table_id:
             referring = references(tx, one.parent_id)
@@ -168,12 +172,18 @@ def put_new(mutation: Mutation, table: HiveTable, added: Sequence[ConstraintReco
         mutation.tell(event)
 
 
-def leave(tx: Transaction, table_id: int) -> None:
-    """The table is dropped: its constraints go, and the foreign keys that refer to it."""
-    for one in of_table(tx, table_id):
-        _clear(tx, table_id, one.name)
-    for child, name in references(tx, table_id):
+def leave(mutation: Mutation, table: HiveTable) -> None:
+    """The table is dropped: its constraints go, and the foreign keys that refer to it. Of the latter it tells."""
+    tx = mutation.tx
+    for one in of_table(tx, table.table_id):
+        _clear(tx, table.table_id, one.name)
+    lost: dict[int, list[ConstraintRecord]] = {}
+    for child, name in references(tx, table.table_id):
+        if (record := _find(tx, child, name)) is not None:
+            lost.setdefault(child, []).append(record)
         _clear(tx, child, name)
+    for child, keys in lost.items():
+        mutation.tell(events.of_dropped_constraints(_child(tx, table, child), keys, with_parent=True))
 
 
 def of_table(tx: ReadTransaction, table_id: int) -> list[ConstraintRecord]:
@@ -186,6 +196,13 @@ def references(tx: ReadTransaction, table_id: int) -> list[tuple[int, str]]:
     """The foreign keys that refer to a table: the id of the table that each belongs to, and its name."""
     keys = [REFERENCES.unpack(key) for key, _ in tx.get_range(*REFERENCES.range(table_id))]
     return [(cast(int, key[-2]), cast(str, key[-1])) for key in keys]
+
+
+def _child(tx: ReadTransaction, parent: HiveTable, table_id: int) -> HiveTable:
+    """The table with a foreign key to ``parent``, which may be its own; that one also if the names are not known."""
+    if table_id == parent.table_id:
+        return parent
+    return warehouse_records.find_table(tx, table_id) or parent
 
 
 def _find(tx: ReadTransaction, table_id: int, name: str) -> ConstraintRecord | None:

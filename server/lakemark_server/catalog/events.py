@@ -23,6 +23,13 @@ ALTERED_ONE_BY_ONE_MAX: Final = 500
 """Up to so many altered or truncated partitions have an event each, as in Hive."""
 
 
+class NewConstraint(NamedTuple):
+    """A constraint to add. ``parent``: the table that a foreign key refers to."""
+
+    record: ConstraintRecord
+    parent: HiveTable | None = None
+
+
 class PartitionChange(NamedTuple):
     """A partition before and after a change. ``before`` is None if it is added, ``after`` if it is dropped."""
 
@@ -167,29 +174,32 @@ def of_statistics(
     return _in_table(pb.STATISTICS_CHANGED, table, statistics_change=change)
 
 
-def of_constraints(table: HiveTable, constraints: Sequence[ConstraintRecord]) -> Iterator[Event]:
+def of_constraints(table: HiveTable, added: Sequence[NewConstraint]) -> Iterator[Event]:
     """One event for all of a type, as in Hive, in the order in which Hive tells them."""
     for kind in ConstraintRecord.Kind.values():
-        of_kind = [one for one in constraints if one.kind == kind]
+        of_kind = [one for one in added if one.record.kind == kind]
         if of_kind:
             told = [
                 pb.Constraint(
                     type=ConstraintRecord.Kind.Name(kind),
-                    name=one.name,
-                    columns=one.columns,
-                    parent_columns=one.parent_columns,
-                    parent_table_id=one.parent_id,
-                    hive=one.hive,
+                    name=record.name,
+                    columns=record.columns,
+                    parent_columns=record.parent_columns,
+                    parent_table_id=record.parent_id,
+                    hive=record.hive,
+                    parent_database=parent.database.name if parent else "",
+                    parent_table=parent.name if parent else "",
                 )
-                for one in of_kind
+                for record, parent in of_kind
             ]
             yield _in_table(pb.CONSTRAINTS_ADDED, table, constraints_change=pb.ConstraintsChange(constraints=told))
 
 
-def of_dropped_constraint(table: HiveTable, gone: Sequence[ConstraintRecord]) -> Event:
-    """``gone``: that of the table, or the foreign keys of one name that refer to it, which may be many."""
+def of_dropped_constraints(table: HiveTable, gone: Sequence[ConstraintRecord], *, with_parent: bool = False) -> Event:
+    """``table``: that had them. ``with_parent``: they are foreign keys, whose parent is dropped."""
     told = [pb.Constraint(type=ConstraintRecord.Kind.Name(one.kind), name=one.name) for one in gone]
-    return _in_table(pb.CONSTRAINT_DROPPED, table, constraints_change=pb.ConstraintsChange(constraints=told))
+    change = pb.ConstraintsChange(constraints=told, with_parent=with_parent)
+    return _in_table(pb.CONSTRAINT_DROPPED, table, constraints_change=change)
 
 
 def of_note(table: HiveTable, note: pb.ClientNote, request_id: str) -> Event:

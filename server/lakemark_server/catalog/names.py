@@ -26,6 +26,21 @@ def legal_name(kind: str, name: str) -> str:
     return lowered
 
 
+def constraint_name(name: str) -> str:
+    """``name`` in lower case, which may have any characters that can be seen, and spaces. Raises InvalidName."""
+    lowered = name.strip().lower()
+    if not lowered:
+        raise InvalidName("the name of the constraint is empty", name=name)
+    if len(lowered) > NAME_CHARS_MAX:
+        raise InvalidName(
+            f"constraint name {lowered[:40]!r}… has {len(lowered)} characters; at most {NAME_CHARS_MAX}",
+            name=lowered[:NAME_CHARS_MAX],
+        )
+    if not lowered.isprintable():
+        raise InvalidName(f"constraint name {lowered!r} is not legal: it has control characters", name=lowered)
+    return lowered
+
+
 def catalog_name(name: str) -> str:
     """The name in lower case; the default catalog if it is empty."""
     return name.strip().lower() or DEFAULT_CATALOG

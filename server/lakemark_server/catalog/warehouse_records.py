@@ -135,9 +135,24 @@ def table_of_entry(tx: ReadTransaction, owner: DatabaseRecord, name: str, entry:
     return HiveTable(owner, name, entry, record)
 
 
-def put_table(tx: Transaction, table_id: int, record: HiveTableRecord) -> None:
-    """Writes the definition of a table."""
-    blob.put(tx, HIVE_TABLES.space(table_id), record.SerializeToString())
+def find_table(tx: ReadTransaction, table_id: int) -> HiveTable | None:
+    """The table with this id; None: there is none, or an earlier build wrote it, which noted no names.
+
+    Of its database only the name is known.
+    """
+    record = find_record(tx, table_id)
+    if record is None or not record.name:
+        return None
+    owner = DatabaseRecord(catalog=record.catalog, name=record.database)
+    return HiveTable(owner, record.name, TableEntry(table_id=table_id, kind=WAREHOUSE), record)
+
+
+def put_table(tx: Transaction, table: HiveTable) -> None:
+    """Writes the definition of a table, with the names that it has."""
+    named = HiveTableRecord()
+    named.CopyFrom(table.record)
+    named.catalog, named.database, named.name = table.database.catalog, table.database.name, table.name
+    blob.put(tx, HIVE_TABLES.space(table.table_id), named.SerializeToString())
 
 
 def require_table(tx: ReadTransaction, table: HiveTable) -> None:

@@ -205,7 +205,7 @@ class WarehouseTables:
             self._catalog.quotas.take(tx, owner.catalog, usage.TABLES)
             table = self._with_place(tx, HiveTable(owner, name, entry, record))
             tables.put(tx, owner.database_id, name, entry)
-            warehouse_records.put_table(tx, table_id, table.record)
+            warehouse_records.put_table(tx, table)
             mutation.tell(events.of_warehouse_table(pb.TABLE_CREATED, after=table))
             if decide:
                 constraints.put_new(mutation, table, decide(Surroundings(tx, owner.catalog), table))
@@ -304,7 +304,7 @@ class WarehouseTables:
                     usage.add(tx, old.database.catalog, usage.TABLES, -1)
             table = self._altered(tx, now, HiveTable(owner, new_name, entry, record), closed)
             tables.put(tx, owner.database_id, new_name, entry)
-            warehouse_records.put_table(tx, old.table_id, table.record)
+            warehouse_records.put_table(tx, table)
             kind = pb.TABLE_RENAMED if renamed else pb.TABLE_ALTERED
             mutation.tell(events.of_warehouse_table(kind, now, table))
 
@@ -341,7 +341,7 @@ class WarehouseTables:
             tables.clear_name(tx, table.database.database_id, table.name)
             usage.add(tx, table.database.catalog, usage.TABLES, -1)
             kept = self._leave(mutation, table, delete_data=delete_data)
-            constraints.leave(tx, table.table_id)
+            constraints.leave(mutation, table)
             tables.clear_content(tx, table.table_id)
             named_content.drop(tx, TableName(table.database.catalog, table.database.name, table.name))
             mutation.tell(events.of_warehouse_table(pb.TABLE_DROPPED, table, files_kept=bool(kept)))

@@ -18,11 +18,14 @@ from lakemark_proto.v1 import timeline_pb2 as t
 from lakemark_server.catalog import events as catalog_events
 from lakemark_server.catalog import warehouse_partitions
 from lakemark_server.catalog.clean_schedule import Retention
+from lakemark_server.catalog.events import NewConstraint
 from lakemark_server.catalog.warehouse import Warehouse
 from lakemark_server.catalog.warehouse_records import HiveTable, Partition, new_partition
 from lakemark_server.catalog.warehouse_tables import TableChange, TableDefinition
 from lakemark_server.events.log import EventLog
-from lakemark_server.store.keyspace import EVENTS
+from lakemark_server.kv import blob
+from lakemark_server.store.keyspace import EVENTS, HIVE_TABLES
+from lakemark_server.store.mutations import Mutation
 from lakemark_server.timeline.jobs.alteration import AlterJob
 from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication.commits import CommitDraft
@@ -415,8 +418,8 @@ def test_a_batch_in_several_transactions_is_one_event(
     assert [event.partitions_change.count for event in told()] == [30]
 
 
-def constraint(kind: ConstraintRecord.Kind.ValueType, name: str, parent: HiveTable | None = None) -> ConstraintRecord:
-    return ConstraintRecord(
+def constraint(kind: ConstraintRecord.Kind.ValueType, name: str, parent: HiveTable | None = None) -> NewConstraint:
+    record = ConstraintRecord(
         kind=kind,
         name=name,
         columns=["a"],
@@ -424,6 +427,7 @@ def constraint(kind: ConstraintRecord.Kind.ValueType, name: str, parent: HiveTab
         parent_id=parent.table_id if parent else 0,
         parent_columns=["a"] if parent else [],
     )
+    return NewConstraint(record, parent)
 
 
 def test_constraints_that_are_created_with_their_table(warehouse: Warehouse, place: Path, told: Told) -> None:
@@ -464,11 +468,54 @@ def test_constraints(warehouse: Warehouse, place: Path, hive_table: HiveTable, t
     ]
     (told_key,) = foreign.constraints_change.constraints
     assert (told_key.parent_table_id, told_key.parent_columns) == (hive_table.table_id, ["a"])
-    assert [(event.kind, event.table) for event in dropped] == [(pb.CONSTRAINT_DROPPED, "w")] * 2
+    assert (told_key.parent_database, told_key.parent_table) == ("default", "w")
+    assert [(event.kind, event.table, event.table_id) for event in dropped] == [
+        (pb.CONSTRAINT_DROPPED, "x", foreign.table_id),
+        (pb.CONSTRAINT_DROPPED, "w", hive_table.table_id),
+    ]
     assert [list(event.constraints_change.constraints) for event in dropped] == [
         [pb.Constraint(type="FOREIGN_KEY", name="fk")],
         [pb.Constraint(type="UNIQUE", name="u")],
     ]
+
+
+def test_foreign_keys_are_told_that_are_lost_with_their_parent(
+    warehouse: Warehouse, place: Path, hive_table: HiveTable, told: Told
+) -> None:
+    database = warehouse.catalog.get_database(HIVE, "default")
+    for name in ("x", "y"):
+        warehouse.tables.create(database, definition(place, name))
+    for child, keys in (("x", "ab"), ("y", "c"), ("w", "d")):
+        made = [constraint(ConstraintRecord.FOREIGN_KEY, name, hive_table) for name in keys]
+        warehouse.constraints.add(HIVE, "default", child, lambda *_, made=made: made)
+    warehouse.tables.alter(HIVE, "default", "y", lambda old: TableChange(database, definition(place, "z")))
+    told()
+    warehouse.tables.drop(HIVE, "default", "w", delete_data=False)
+    *lost, dropped = told()
+    assert (dropped.kind, dropped.table) == (pb.TABLE_DROPPED, "w")
+    assert {event.kind for event in lost} == {pb.CONSTRAINT_DROPPED}
+    assert all(event.constraints_change.with_parent for event in lost)
+    assert [(event.table, [one.name for one in event.constraints_change.constraints]) for event in lost] == [
+        ("x", ["a", "b"]), ("z", ["c"]),
+    ]  # fmt: skip
+
+
+def test_a_key_of_a_table_whose_names_are_not_known_is_told_by_its_parent(
+    warehouse: Warehouse, place: Path, hive_table: HiveTable, told: Told
+) -> None:
+    database = warehouse.catalog.get_database(HIVE, "default")
+    child = warehouse.tables.create(database, definition(place, "x"))
+    key = constraint(ConstraintRecord.FOREIGN_KEY, "fk", hive_table)
+    warehouse.constraints.add(HIVE, "default", "x", lambda *_: [key])
+    told()
+
+    def forget(mutation: Mutation) -> None:  # as an earlier build wrote it
+        blob.put(mutation.tx, HIVE_TABLES.space(child.table_id), child.record.SerializeToString())
+
+    warehouse.catalog.mutations.run(forget)
+    warehouse.constraints.drop(HIVE, "default", "w", "fk")
+    (dropped,) = told()
+    assert (dropped.kind, dropped.table) == (pb.CONSTRAINT_DROPPED, "w")
 
 
 def test_functions(warehouse: Warehouse, told: Told) -> None:

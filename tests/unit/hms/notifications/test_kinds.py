@@ -62,7 +62,10 @@ TYPES: dict[str, list[tuple[Event, str]]] = {
             "LATER": "LAKEMARK_CONSTRAINTS_ADDED",
         }.items()
     ],
-    "CONSTRAINT_DROPPED": [(Event(), "DROP_CONSTRAINT")],
+    "CONSTRAINT_DROPPED": [
+        (Event(), "DROP_CONSTRAINT"),
+        (Event(constraints_change=pb.ConstraintsChange(with_parent=True)), "LAKEMARK_CONSTRAINT_DROPPED"),
+    ],
     "FUNCTION_CREATED": [(Event(), "CREATE_FUNCTION")],
     "FUNCTION_ALTERED": [(Event(), "LAKEMARK_FUNCTION_ALTERED")],
     "FUNCTION_DROPPED": [(Event(), "DROP_FUNCTION")],
