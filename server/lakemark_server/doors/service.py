@@ -347,7 +347,7 @@ class Doors:
         known = dict(zip(complete, _ages_ms(location, complete, called_ms or self._clock()), strict=True))
         ages = {one: age or 0 for one, age in known.items()}
         live = self._live.get(ending.call.session)
-        waited = {one: self._waited_ms(live, ending.call, ages[one]) for one in own}
+        waited = {one: self._waited_ms(live, ending.call, ages[one]) if called_ms else 0 for one in own}
         own_soon = [one for one in own if ages[one] - waited[one] <= self._doubt_ms]
         elsewhere_soon = [one for one in elsewhere if ages[one] <= self._doubt_ms]
         soon = {*own_soon, *elsewhere_soon}
