@@ -38,25 +38,21 @@ _AT_END: Final[Mapping[str, tuple[str, str]]] = {
     "get_table": ("tbl_name", ""),
     "get_table_req": ("req.tblName", ""),
     "add_partitions_req": ("request.tblName", ""),
-    "alter_table": ("tbl_name", "new_tbl.sd.location"),
-    "alter_table_with_environment_context": ("tbl_name", "new_tbl.sd.location"),
-    "alter_table_with_cascade": ("tbl_name", "new_tbl.sd.location"),
-    "alter_table_req": ("req.tableName", "req.table.sd.location"),
+    "alter_table": ("tbl_name", "new_tbl"),
+    "alter_table_with_environment_context": ("tbl_name", "new_tbl"),
+    "alter_table_with_cascade": ("tbl_name", "new_tbl"),
+    "alter_table_req": ("req.tableName", "req.table"),
 }
-"""The calls that Spark makes between the end of a job and the end of its statement, and where they name the table
-or its database, and a directory."""
-
-
-_ON_THE_WAY: Final = frozenset({"get_table", "get_table_req", "add_partitions_req"})
-"""Those of them that come before the last one. Of a statement with ten thousand partitions these are hundreds."""
+"""The calls that Spark makes between the end of a job and the end of its statement, and where they have the name of
+the table or its database, and the changed table."""
 
 
 @dataclass(slots=True)
 class _DoorUse:
-    """What a connection did with doors. ``names``: of the tables that were looked up, and of their databases."""
+    """What a connection did with doors. ``names``: the doors that were looked up, by name and by database."""
 
     sessions: dict[Door, DoorSession] = field(default_factory=dict)
-    names: set[str] = field(default_factory=set)
+    names: dict[str, set[Door]] = field(default_factory=dict)
     calls: ConnectionCalls = field(default_factory=ConnectionCalls)
 
 
@@ -135,15 +131,16 @@ class DoorFacade:
         if session is None:
             return self._doors.begin(key, "")
         use = cast(_DoorUse, session.data.setdefault(_USE, _DoorUse()))
-        use.names |= {door.name, door.table.record.database}
+        for name in (door.name, door.table.record.database):
+            use.names.setdefault(name, set()).add(key)
         if key not in use.sessions:
             host = session.peer.rpartition(":")[0]
             use.sessions[key] = self._doors.begin(key, f"{session.user or ''}@{host}", use.calls)
         return use.sessions[key]
 
     def watched(self, run: Run) -> Run:
-        """``run``, but that notes are taken of the calls that a statement through a door makes after its job: for how
-        long they hold the last one up, and if one fails."""
+        """``run``, but that notes are taken for statements through doors: when calls of the connection were worked on,
+        and if one fails that a statement makes after its job."""
 
         def run_watched(call: Call, handler: Handler) -> object:
             use = cast("_DoorUse | None", call.session.data.get(_USE))
@@ -153,26 +150,31 @@ class DoorFacade:
             except StatementRefused:
                 raise  # it has taken its own note
             except Exception:
-                self._note_failure(call)
+                self._note_failure(call, began)
                 raise
             finally:
-                if use is not None and call.name in _ON_THE_WAY:
-                    use.calls.add(round((monotonic() - began) * 1_000))
+                if use is not None:
+                    use.calls.add(began, monotonic())
 
         return run_watched
 
-    def _note_failure(self, call: Call) -> None:
+    def _note_failure(self, call: Call, began_s: float) -> None:
+        """For the doors that the call may be about. A change that no statement ends with is not noted."""
         use = cast("_DoorUse | None", call.session.data.get(_USE))
         paths = _AT_END.get(call.name)
         if use is None or paths is None:
             return
         try:
-            name, location = (attrgetter(path)(call.args) if path else "" for path in paths)
+            name, changed = (attrgetter(path)(call.args) if path else None for path in paths)
         except (WireError, AttributeError):  # the name may be any
-            name, location = "", ""
-        if not name or name.rpartition("#")[2].lower() in use.names:
-            for session in use.sessions.values():
-                self._doors.note_failure(session, location or "")
+            name, changed = None, None
+        if changed is not None and not ends_a_statement(changed):
+            return
+        location = changed.sd.location if changed is not None and changed.sd is not None else None
+        doors = use.names.get(name.rpartition("#")[2].lower(), ()) if name else use.sessions
+        for door in list(doors):
+            if door in use.sessions:
+                self._doors.note_failure(use.sessions[door], began_s, location or "")
 
 
 def door_error(door: NamedDoor) -> UnsupportedOperation:

@@ -14,8 +14,9 @@ same client. So all that is known is whose call it is. From this it follows:
   directory of its own is left, and there is one elsewhere alone, it must be that one. In doubt nothing is published:
   the statements fail, all of them, and can be repeated.
 * A call that comes over one connection comes in its turn, or the connection breaks. So what a client repeats over the
-  same connection had a call that failed here (``failed``): the rows that were there by then may be those of a statement
-  that has failed.
+  same connection had a call about the door that failed here (``failed``): the rows that were complete when that call
+  began may be those of a statement that has failed. Those of jobs that ended later are not: a statement makes its calls
+  after its job.
 * A call follows soon on the end of its job. So what was complete long before (``late``) is of a statement whose call
   was lost, or is on its way for very long. It has failed and was perhaps repeated, and is never published. But the call
   at hand may be its own, so nothing else is taken for the rows of that call either.
@@ -44,8 +45,8 @@ IN_DOUBT = (
 )
 
 CALL_FAILED = (
-    "a call at the end of a statement of this application has failed, and it cannot be told whether that statement was "
-    "repeated: nothing was committed; repeat it after half a minute"
+    "after these rows were complete, or shortly before, a call of this application about the same door has failed, and "
+    "it cannot be told whether they were repeated: nothing was committed; repeat the statement after half a minute"
 )
 OVERWRITES_AT_ONCE = (
     "an INSERT OVERWRITE of partitions ended at the same time as another statement of this application, or after one "
@@ -76,7 +77,8 @@ class CallSituation:
     statements of all these sessions that were published, which have not come. ``doubtful``: the call may be that of a
     statement that was given up lately. ``late``: of any of these sessions, but complete for longer than a call takes to
     come. ``unfinished``: files lie in a directory of the session that is not complete, so the call may be of that one.
-    ``failed``: a call at the end of a statement of the session has failed, and its rows may be among ``own``.
+    ``failed``: a call has failed that may have been one at the end of a statement of the session, and the rows of that
+    statement may be among ``own``.
     """
 
     own: Sequence[CompleteDirectory]

@@ -48,6 +48,9 @@ USE_NOTED_MS: Final = 5_000
 """How often it is noted that a session is used."""
 DOUBT_MS: Final = 20_000
 """A statement whose directory is complete makes its call within this time."""
+FAILURE_MARGIN_MS: Final = 3_000
+"""Stores tell the times of files in seconds, and a job that ended so soon after a call has begun may have ended before
+it."""
 CALLS_REMEMBERED: Final = 1_000
 LOST_MS: Final = 900_000
 """A call that has not come by then never comes: clients give a call that hangs up after ten minutes."""
@@ -81,32 +84,33 @@ class Door:
 
 
 class ConnectionCalls:
-    """How long the latest calls of one connection were worked on, for which later ones had to wait: a driver's calls
-    come one after the other, whichever doors they are of. Thread-safe."""
+    """When the latest calls of one connection were worked on, for which later ones had to wait: a driver's calls come
+    one after the other, whatever they are about. All times are of the monotonic clock, in seconds. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._latest: deque[tuple[float, int]] = deque(maxlen=CALLS_REMEMBERED)
+        self._latest: deque[tuple[float, float]] = deque(maxlen=CALLS_REMEMBERED)
 
-    def add(self, took_ms: int) -> None:
-        """A call has ended just now."""
+    def add(self, began_s: float, ended_s: float) -> None:
+        """A call was worked on."""
         with self._lock:
-            self._latest.append((time.monotonic(), took_ms))
+            self._latest.append((began_s, ended_s))
 
-    def waited_ms(self) -> int:
-        """For how long a call that comes now may have waited for others."""
-        since = time.monotonic() - LOST_MS / 1_000
+    def waited_ms(self, since_s: float, until_s: float) -> int:
+        """How much of a time a call that came at its end may have waited for others."""
         with self._lock:
-            return sum(took_ms for ended, took_ms in self._latest if ended > since)
+            waited_s = sum(max(0.0, min(ended, until_s) - max(began, since_s)) for began, ended in self._latest)
+        return int(waited_s * 1_000)
 
 
 @dataclass(slots=True, weakref_slot=True)
 class DoorSession:
     """One connection of a client, as long as it uses one door. Kept by the connection, and gone with it.
 
-    ``calls``: of the connection, for all of its doors. ``failed_ms``: when a call of the connection failed last that a
-    statement makes after its job; ``failed_call``: the directory that it named. ``looks``: what is known of the
-    session's directories.
+    ``calls``: of the connection, for all of its doors. ``failed_ms``: when the last call began that failed, of those
+    that a statement through this door makes after its job; ``failed_call``: the directory that it named;
+    ``failed_before_ms``: the same of the last one that was another call. ``looks``: what is known of the session's
+    directories.
     """
 
     door: Door
@@ -118,7 +122,12 @@ class DoorSession:
     lock: threading.Lock = field(default_factory=threading.Lock)
     failed_ms: int = -1
     failed_call: GivenDirectory | None = None
+    failed_before_ms: int = -1
     looks: EarlierLooks = field(default_factory=EarlierLooks)
+
+    def failed_beside(self, call: GivenDirectory) -> int:
+        """When the last call began that failed and was not this one; -1: none has."""
+        return self.failed_before_ms if self.failed_call == call else self.failed_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,14 +248,18 @@ class Doors:
         directory = GivenDirectory.new(session.name, table.schema.schema_id, version, now)
         return contents.give(table.record.location, directory)
 
-    def note_failure(self, session: DoorSession, location: str = "") -> None:
-        """A call of the connection has failed that a statement makes between the end of its job and its last call.
+    def note_failure(self, session: DoorSession, began_s: float, location: str = "") -> None:
+        """A call has failed that a statement through the door makes between the end of its job and its last call.
 
-        So a statement has failed, too, whose rows may lie in any directory that was given by now, and it may be
-        repeated. A call that does not come at all has broken the connection: what is repeated then belongs to another
-        session. ``location``: that the call named, which may come again.
+        So a statement may have failed whose rows were complete when the call began, and it may be repeated. A call that
+        does not come at all has broken the connection: what is repeated then belongs to another session. ``began_s``:
+        by the monotonic clock. ``location``: that the call named, which may come again.
         """
-        session.failed_ms, session.failed_call = self._clock(), given_at(location)
+        call = given_at(location)
+        if call is None or call != session.failed_call:
+            session.failed_before_ms = session.failed_ms
+        took_ms = int((time.monotonic() - began_s) * 1_000)
+        session.failed_ms, session.failed_call = self._clock() - took_ms, call
 
     def end(self, door: Door, location: str, way: str, worth: int = 1) -> None:
         """A statement has ended, as its call says that names ``location``: returns once its rows are committed.
@@ -262,14 +275,9 @@ class Doors:
         with deadline.within(deadline.NEVER):
             live = self._live.get(call.session)
             with live.lock if live is not None else threading.Lock():
-                began = time.monotonic()
-                try:
-                    self._end(door, call, way, worth, waited_ms=live.calls.waited_ms() if live is not None else 0)
-                finally:
-                    if live is not None:
-                        live.calls.add(int((time.monotonic() - began) * 1_000))
+                self._end(door, call, way, worth)
 
-    def _end(self, door: Door, call: GivenDirectory, way: str, worth: int, waited_ms: int) -> None:
+    def _end(self, door: Door, call: GivenDirectory, way: str, worth: int) -> None:
         ending, known = self._store.read(
             lambda tx: (self._ending(tx, door, call), records.find(tx, door.table_id, call))
         )
@@ -282,7 +290,7 @@ class Doors:
         if noted:  # more is owed now
             ending = self._store.read(lambda tx: self._ending(tx, door, call))
             own, elsewhere = ([one for one in some if one.directory not in noted] for some in (own, elsewhere))
-        situation = self._situation(ending, own, elsewhere, waited_ms)
+        situation = self._situation(ending, own, elsewhere)
         decision = decide(situation, replaces=door.kind == "overwrite", way=way)
         if decision.refusal:
             raise self._refused(ending, decision, certain=situation.certain)
@@ -330,31 +338,34 @@ class Doors:
         return set(files)
 
     def _situation(
-        self,
-        ending: _Ending,
-        own: Sequence[CompleteDirectory],
-        elsewhere: Sequence[CompleteDirectory],
-        waited_ms: int,
+        self, ending: _Ending, own: Sequence[CompleteDirectory], elsewhere: Sequence[CompleteDirectory]
     ) -> CallSituation:
-        """``waited_ms``: for so long the call may have waited for another one."""
         location = ending.table.record.location
         # All by the clock of the store of files. A call that comes again is as old as it was at first.
         (called_ms,) = contents.written_ms(location, [f"{ending.call.path}/{MARKER}"])
         complete = (*own, *elsewhere)
-        ages = dict(zip(complete, _ages_ms(location, complete, called_ms or self._clock()), strict=True))
-        own_soon = [one for one in own if ages[one] <= self._doubt_ms + waited_ms]
+        known = dict(zip(complete, _ages_ms(location, complete, called_ms or self._clock()), strict=True))
+        ages = {one: age or 0 for one, age in known.items()}
+        live = self._live.get(ending.call.session)
+        waited = {one: self._waited_ms(live, ending.call, ages[one]) if called_ms else 0 for one in own}
+        own_soon = [one for one in own if ages[one] - waited[one] <= self._doubt_ms]
         elsewhere_soon = [one for one in elsewhere if ages[one] <= self._doubt_ms]
         soon = {*own_soon, *elsewhere_soon}
         late = [one for one in complete if one not in soon and ages[one] <= max(LOST_MS, self._doubt_ms)]
         unfinished = bool(elsewhere or late) and self._unfinished(ending)
         doubtful = ending.doubtful(self._clock())
-        live = self._live.get(ending.call.session)
-        failed = (
-            live is not None
-            and live.failed_call != ending.call
-            and any(one.directory.given_ms <= live.failed_ms for one in own_soon)
+        failed_ms = live.failed_beside(ending.call) if live is not None else -1
+        failed = failed_ms >= 0 and any(
+            _completed_ms(one, ending.call, known[one] if called_ms else None) <= failed_ms for one in own_soon
         )
         return CallSituation(own_soon, elsewhere_soon, ending.owed, doubtful, late, unfinished, failed)
+
+    def _waited_ms(self, live: DoorSession | None, call: GivenDirectory, age_ms: int) -> int:
+        """For how long a call may have waited for others since a job ended, that long before it."""
+        if live is None:
+            return 0
+        called_s = time.monotonic() - (self._clock() - call.given_ms) / 1_000
+        return live.calls.waited_ms(called_s - age_ms / 1_000, called_s)
 
     def _unfinished(self, ending: _Ending) -> bool:
         """Whether rows lie in a directory of the session about which nothing was decided."""
@@ -475,7 +486,19 @@ def _note_use(mutation: Mutation, session: DoorSession, latest: int) -> bool:
     return True
 
 
-def _ages_ms(location: str, complete: Sequence[CompleteDirectory], now_ms: int) -> list[int]:
-    """For how long their jobs have ended; 0 where that is not known."""
+def _completed_ms(one: CompleteDirectory, call: GivenDirectory, age_ms: int | None) -> int:
+    """The earliest time, by the service's clock, at which the directory's job may have ended.
+
+    ``age_ms``: for how long it had ended, by the clock of the files, when the directory was given that the ``call``
+    names; None if that is not known. When that one was given is known by both clocks, so they are never compared with
+    each other.
+    """
+    if age_ms is None:
+        return one.directory.given_ms
+    return max(one.directory.given_ms, call.given_ms - age_ms - FAILURE_MARGIN_MS)
+
+
+def _ages_ms(location: str, complete: Sequence[CompleteDirectory], now_ms: int) -> list[int | None]:
+    """For how long their jobs have ended; None where that is not known."""
     written = contents.written_ms(location, [f"{one.directory.path}/{SUCCESS}" for one in complete])
-    return [now_ms - (at or now_ms) for at in written]
+    return [None if at is None else now_ms - at for at in written]
