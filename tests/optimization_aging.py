@@ -239,7 +239,7 @@ class Growing:
     def _rewrite(self, path: str, leaves: frozenset[int]) -> None:
         old = self.files[path]
         below = [leaf for leaf in leaves if old.bucket in _ancestors(leaf)]
-        instant = self.lake.open(self.table, t.CLUSTER)
+        instant = self.lake.open(self.table, t.COMPACT)
         made = {
             f"{instant}/m={old.month}/{group_name(leaf)}/a.parquet": Bucketed(
                 old.month, leaf, old.size // len(below), old.rows if leaf == below[0] else 0

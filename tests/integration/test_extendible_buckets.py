@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from secrets import token_hex
+from typing import Any
 
 import pytest
 
 from lakemark import Client, CommitConflict, DataFile, Writer
 from lakemark.client.model import Operation
-from lakemark.errors import FailedPrecondition, InvalidArgument, InvalidFile
+from lakemark.errors import FailedPrecondition, InvalidArgument, InvalidFile, Unavailable
 from lakemark.files.model import FileKind
 from lakemark_core.bucket_directory import BucketChanges, Directory
 from lakemark_core.bucket_tree import at_depth, bucket_named, group_name
 from lakemark_core.buckets import hash_of_key
 from lakemark_core.types import BIGINT, Field
 from lakemark_server.process import Service
+from lakemark_server.timeline.jobs.batcher import Batcher
+from lakemark_server.timeline.jobs.commit import CommitJob
 from lakemark_server.verify import verify
 from tests.integration.grpc_server import connected, running_service
 from tests.integration.test_cli import Cli
@@ -215,7 +219,7 @@ def test_a_base_file_shares_no_key_with_another_one(client: Client, service: Ser
     assert client.snapshot(T).version == 2
 
     put(client, "bucket-1-of-8", p="b")
-    with client.begin(T, "cluster") as writer:
+    with client.begin(T, "compact") as writer:
         writer.stage([entry(writer, half[0])])
         writer.remove([old])
         writer.commit([entry(writer, half[1])])
@@ -223,6 +227,59 @@ def test_a_base_file_shares_no_key_with_another_one(client: Client, service: Ser
     with client.begin(T, "overwrite_partitions", partitions=[{"p": "a"}]) as writer:
         writer.commit([entry(writer, "bucket-0-of-1")])
     assert verify(service.store) == []
+
+
+def test_a_commit_with_many_files_may_be_sent_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files are staged by then. They share their keys with no file but themselves."""
+    failed: list[int] = []
+    submit = Batcher.submit
+
+    def once_unavailable(self: Batcher[int, Any, Any], table_id: int, job: object) -> object:
+        if isinstance(job, CommitJob) and not failed:
+            failed.append(table_id)
+            raise Unavailable("the store is away for a moment")
+        return submit(self, table_id, job)
+
+    monkeypatch.setattr(Batcher, "submit", once_unavailable)
+    buckets = range(1 << 10, 2 << 10)
+    with client.begin(T, "upsert") as writer:
+        files = [
+            DataFile(f"{writer.instant}/p=a/{token_hex(32)}/f", 10, 1, ("a",), file_group=group_name(n), bucket=n)
+            for n in buckets
+        ]
+        assert writer.commit(files).version == 1
+    assert failed
+    assert {file.bucket for file in client.plan(T)} == set(buckets)
+
+
+def test_a_cluster_adds_no_base_file(client: Client, service: Service) -> None:
+    """Those that begin a bucket beside it would not see into which buckets it writes; beside a compaction they do."""
+    client.buckets.alter(T, split=["bucket-0-of-2"])
+    put(client, "bucket-0-of-4")
+    client.buckets.alter(T, merge=["bucket-0-of-2"])
+    old = client.plan(T).paths
+    with client.begin(T, "upsert") as other:
+        with (
+            client.begin(T, "cluster") as writer,
+            pytest.raises(InvalidFile, match=r"CLUSTER.*use the operation COMPACT"),
+        ):
+            writer.commit([entry(writer, "bucket-0-of-2")], removed=old)
+        with client.begin(T, "compact") as writer:
+            writer.commit([entry(writer, "bucket-0-of-2")], removed=old)
+        with pytest.raises(CommitConflict, match="began file group"):
+            other.commit([entry(other, "bucket-2-of-4")])
+    assert verify(service.store) == []
+
+
+@pytest.mark.parametrize("operation", ["upsert", "append", "overwrite_partitions"])
+def test_a_base_file_names_its_bucket(client: Client, operation: Operation) -> None:
+    """Nobody could tell with which files it shares keys, nor which deltas change its rows."""
+    with client.begin(T, operation, partitions=[{"p": "a"}]) as writer:
+        for group in ("all", "bucket-1-of-2"):
+            file = DataFile(f"{writer.instant}/p=a/x/f", 1, 1, ("a",), file_group=group)
+            with pytest.raises(InvalidFile, match=r"names the bucket of its keys.*one file for each bucket"):
+                writer.stage([file])
+        writer.rollback()
 
 
 def test_old_versions_restores_and_branches_need_no_directory(client: Client, service: Service) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
@@ -18,6 +18,7 @@ from lakemark_server.file_index.arrow import concat_batches, take, take_rows
 from lakemark_server.file_index.cache import SharingLru
 from lakemark_server.file_index.entries.columns import FIXED
 from lakemark_server.file_index.pages.source import PageSource, SnapshotGone, make_cache
+from lakemark_server.file_index.partition_buckets import PartitionBuckets
 from lakemark_server.file_index.parts.fold import NOWHERE, Origin, Snapshot
 from lakemark_server.file_index.parts.locate import locate
 from lakemark_server.kv import ReadMemo, ReadTransaction, Store
@@ -220,11 +221,11 @@ class Snapshots:
         """The file groups that requested and inflight compactions of the branch are going to rewrite."""
         return pending_compaction(self._store, table, lineage)
 
-    def base_files(
-        self, table: LakeTable, lineage: Lineage, version: int, partitions: Iterable[str]
-    ) -> Iterator[tuple[str, str, str]]:
-        """Partition, file group and path of each base file that is live in these partitions."""
-        return self.load(table, lineage, version).base_files(partitions)
+    def sharing_keys(
+        self, table: LakeTable, lineage: Lineage, version: int, buckets: PartitionBuckets
+    ) -> Iterator[tuple[str, int, str]]:
+        """Partition, bucket and path of each live base file that shares keys with one of the buckets."""
+        return self.load(table, lineage, version).sharing_keys(buckets)
 
     def find_files(self, table: LakeTable, lineage: Lineage, version: int, paths: Sequence[str]) -> pa.RecordBatch:
         """The FIXED columns of these live files of a version, in the order of the paths.

@@ -7,7 +7,7 @@ into a version's own record is staged.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from lakemark_proto.v1.types_pb2 import DataFiles
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_server.file_index.pages.blocks import LIST_FILES_MAX
+from lakemark_server.file_index.partition_buckets import PartitionBuckets
 from lakemark_server.store.mutations import Mutations
 from lakemark_server.timeline import records
 from lakemark_server.timeline.branches import forks
@@ -35,10 +36,10 @@ class VersionFiles(Protocol):
         """The fixed columns of these live files, in the order of the paths. Raises InvalidFile."""
         ...
 
-    def base_files(
-        self, table: LakeTable, lineage: Lineage, version: int, partitions: Iterable[str]
+    def sharing_keys(
+        self, table: LakeTable, lineage: Lineage, version: int, buckets: PartitionBuckets
     ) -> Iterator[BaseFile]:
-        """The base files that are live in these partitions."""
+        """The live base files that share keys with one of the buckets."""
         ...
 
 

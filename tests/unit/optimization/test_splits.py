@@ -106,11 +106,20 @@ def test_deltas_do_not_count_and_small_buckets_stay(buckets: Buckets) -> None:
 
 
 def test_files_of_no_bucket_are_left_out(buckets: Buckets) -> None:
+    """The service refuses such files, unless it does not know the table's buckets."""
+    store, kept = buckets.lake.store, buckets.table.record
+    fixed = LakeTableRecord()
+    fixed.CopyFrom(kept)
+    fixed.properties.clear()
+    fixed.ClearField("bucket_directory")
+    store.transact(lambda tx: tables.put(tx, fixed))
+    buckets.table = store.read(lambda tx: tables.load(tx, kept.table_id))
     buckets.put(None, "all", 5_000_000)
-    Folding(buckets.lake.store, Snapshots(buckets.lake.store), buckets.lake.clock, Thresholds()).fold(
-        buckets.table, OF_MAIN
-    )
-    other = Optimization(buckets.lake.store, Snapshots(buckets.lake.store), buckets.lake.clock)
+    store.transact(lambda tx: tables.put(tx, kept))
+    buckets.table = store.read(lambda tx: tables.load(tx, kept.table_id))
+
+    Folding(store, Snapshots(store), buckets.lake.clock, Thresholds()).fold(buckets.table, OF_MAIN)
+    other = Optimization(store, Snapshots(store), buckets.lake.clock)
     assert other.explain(buckets.table).large_buckets == []
     assert buckets.round() == {ONE}
     buckets.put(ONE, "bucket-0-of-1", 5_000_000)

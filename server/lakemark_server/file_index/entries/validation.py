@@ -210,9 +210,16 @@ def _check_buckets(batch: pa.RecordBatch, paths: Sequence[str], groups: Sequence
     kinds, buckets = batch.column("kind").to_pylist(), batch.column("bucket").to_pylist()
     for path, group, kind, bucket in zip(paths, groups, kinds, buckets, strict=True):
         if bucket is None:
-            if kind != pb.DELTA:
+            if kind == pb.DELTA:
+                problem = "a delta in a table with buckets names the bucket of its keys"
+            elif table.directory is None:
                 continue  # its rows may have any key
-            problem = "a delta in a table with buckets names the bucket of its keys"
+            else:  # nobody could tell with which files it shares keys
+                problem = (
+                    "a base file in a table with buckets that split and merge names the bucket of its keys: write one "
+                    f"file for each bucket and partition, with the number and its file group, such as 2 and "
+                    f"{table.group_name(2)!r}"
+                )
         else:
             problem = table.why_no_bucket(bucket)
             if not problem and group != table.group_name(bucket):
