@@ -89,7 +89,8 @@ def _change(
     """``given``: the columns that the rows have; None: all. Nothing is committed if there is nothing to change."""
     schema = writer.schema
     check_delta_names(schema, writer.table)
-    with batch_of(rows, schema, kind, writer.table, required) as batch:
+    # Deletes at once: the files that are written do not tell which keys were deleted.
+    with batch_of(rows, schema, kind, writer.table, required, at_once=operation == DELETE) as batch:
         plan = plan_of_groups(client, writer, branch, batch.groups)
         old = files_of_groups(plan, batch.groups)
         if not batch.groups or (operation == DELETE and not old):

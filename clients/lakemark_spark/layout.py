@@ -189,7 +189,8 @@ def is_small(plan: str, told: str, leaf: str) -> bool:
     size = size_told(told)
     if size is None or size > _SMALL_BYTES or not is_simple(plan):
         return False
-    rows, source = rows_told(leaf), _NODE.findall(plan)[-1]  # of a simple plan there is one leaf, and it comes last
+    rows = rows_told(leaf)
+    source: str = _NODE.findall(plan)[-1]  # of a simple plan there is one leaf, and it comes last
     if rows is not None:
         return rows <= _SMALL_ROWS
     if source == "Relation":

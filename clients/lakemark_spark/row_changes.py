@@ -230,7 +230,9 @@ class _Buckets(_Change):
         source, plan, files, clauses = self._looked_up(stack)
         actions = self._actions(clauses, source, plan, files)
         required = kind.required_fields(writer.schema)
-        batch = stack.enter_context(batch_of(actions, writer.schema, kind, writer.table, required))
+        # With deletes at once: files that are written again do not tell which keys were deleted.
+        at_once = not kind.merges_on_read and bool(clauses.numbers("delete"))
+        batch = stack.enter_context(batch_of(actions, writer.schema, kind, writer.table, required, at_once=at_once))
         counts = self._counts(batch.rows, clauses)
         if clauses.inserts and not clauses.matched and source is not None:
             counts["ignored"] = source.count - counts["inserted"]
