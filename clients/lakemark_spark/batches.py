@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -13,6 +13,8 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 
+from lakemark import DataFile
+from lakemark.files import groups_of
 from lakemark_core.bucket_directory import Directory
 from lakemark_core.errors import InvalidArgument, Unavailable
 from lakemark_core.evolution.sql import quoted
@@ -51,14 +53,23 @@ class BucketGroup(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """``rows``, ``count`` of them, have the table's columns and ``BUCKET``, those of a group in one task.
+    """``rows`` have the table's columns and ``BUCKET``, those of a group in one task. Each has a key of its own.
 
-    Each has a key of its own.
+    ``counts``: how many there are in each group.
     """
 
     rows: DataFrame
-    groups: Sequence[BucketGroup]
-    count: int
+    counts: Mapping[BucketGroup, int]
+
+    @property
+    def groups(self) -> Sequence[BucketGroup]:
+        """The groups of the rows."""
+        return list(self.counts)
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return sum(self.counts.values())
 
 
 def by_bucket(rows: DataFrame, schema: Schema, kind: TableKind) -> DataFrame:
@@ -84,17 +95,51 @@ def _leaf(key_hash: str, directory: Directory) -> str:
 
 @contextmanager
 def batch_of(
-    rows: DataFrame, schema: Schema, kind: TableKind, table: str, required: Sequence[Field] = ()
+    rows: DataFrame,
+    schema: Schema,
+    kind: TableKind,
+    table: str,
+    required: Sequence[Field] = (),
+    *,
+    at_once: bool = False,
 ) -> Iterator[Batch]:
     """``rows``, which have the table's columns and perhaps more, for the block.
 
     They are computed once. Raises Unavailable if an executor is lost with some of them; InvalidArgument, with an
     example, if a key has a null or occurs twice, or if a column of ``required`` has a null.
+
+    ``at_once`` False: the job that counts them also keeps them; one job less. If an executor is lost in the middle of
+    it, Spark computes its rows again, and what is kept may not be what was counted. So the files of the batch are
+    compared with it (``check_written``, ``check_rewritten``).
     """
     # In place before they are kept, so that neither the check nor the writer shuffles them again.
-    with computed_once(by_bucket(rows, schema, kind), at_once=False) as kept:
-        groups, count = _groups(kept, schema, kind, table, required)
-        yield Batch(kept, groups, count)
+    with computed_once(by_bucket(rows, schema, kind), at_once=at_once) as kept:
+        yield Batch(kept, _counts(kept, schema, kind, table, required))
+
+
+def check_written(batch: Batch, files: Sequence[DataFile]) -> None:
+    """Raises Unavailable if ``files``, written of the batch's rows alone, do not have as many in each group."""
+    written: dict[BucketGroup, int] = {}
+    for file in files:
+        group = BucketGroup(file.partition, file.file_group)
+        written[group] = written.get(group, 0) + file.row_count
+    if written != batch.counts:
+        raise _computed_again()
+
+
+def check_rewritten(batch: Batch, files: Sequence[DataFile], old: Sequence[DataFile]) -> None:
+    """Raises Unavailable if ``files``, which replace ``old``, have rows of groups that are neither there nor in the
+    batch: of such a group the old file was not read."""
+    replaced = groups_of(old).whole(batch.groups)
+    if not all(replaced.touch(file.partition, file.file_group) for file in files):
+        raise _computed_again()
+
+
+def _computed_again() -> Unavailable:
+    return Unavailable(
+        "the rows that were written are not those that were checked: some were lost with an executor, and computing "
+        "them again gave others; nothing is changed: call again"
+    )
 
 
 @contextmanager
@@ -118,10 +163,10 @@ def computed_once(rows: DataFrame, *, at_once: bool = True) -> Iterator[DataFram
             kept._jdf.queryExecution().logical().rdd().unpersist(False)
 
 
-def _groups(
+def _counts(
     rows: DataFrame, schema: Schema, kind: TableKind, table: str, required: Sequence[Field]
-) -> tuple[list[BucketGroup], int]:
-    """The groups of the rows, and the number of these, after all checks."""
+) -> dict[BucketGroup, int]:
+    """The number of rows in each group, after all checks."""
     fields = kind.key_fields(schema)
     key = ", ".join(quoted(field.name) for field in fields)
     example, bucket = quoted(_EXAMPLE), quoted(BUCKET)
@@ -153,8 +198,7 @@ def _groups(
                 f"column '{row[_LACKING]}' of {table} needs a value in every row, and the DataFrame has rows without "
                 f"one, as that with the key {row[f'{_LACKING} key']}"
             )
-    groups = [BucketGroup(_partition(row, schema), kind.group_name(row[BUCKET])) for row in totals]
-    return groups, sum(row[_COUNT] for row in totals)
+    return {BucketGroup(_partition(row, schema), kind.group_name(row[BUCKET])): row[_COUNT] for row in totals}
 
 
 def _partition(row: Row, schema: Schema) -> tuple[ColumnValue, ...]:

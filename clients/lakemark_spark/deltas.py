@@ -24,8 +24,8 @@ from lakemark_core.merge_sql import (
 )
 from lakemark_core.table_kind import NEVER_WAITS, TableKind
 from lakemark_core.types import ColumnValue, Field, Schema
-from lakemark_spark.batches import BucketGroup, batch_of
-from lakemark_spark.groups import instants_under, plan_of_groups, write_groups
+from lakemark_spark.batches import Batch, BucketGroup, batch_of, check_written
+from lakemark_spark.groups import instants_under, plan_of_groups, write_batch, write_groups
 from lakemark_spark.queries import Value, named, selected, text_sql
 from lakemark_spark.schema import columns_for, to_spark
 
@@ -61,9 +61,10 @@ def upsert_deltas(
             columns=[] if whole else [field.name for field in given if field not in kind.key_fields(schema)],
         )
         if begins and whole and kind.merge_by == "row" and policy not in NEVER_WAITS:
-            return writer.commit(write_groups(batch.rows, writer, kind), metadata=metadata)
+            return writer.commit(write_batch(batch, writer, kind), metadata=metadata)
         columns = text_sql(columns_text(given)) if kind.merge_by == "column" else None
-        files = write_deltas(as_log(batch.rows, text_sql(UPSERT), writer.instant, columns), writer, kind, plan.files())
+        log = as_log(batch.rows, text_sql(UPSERT), writer.instant, columns)
+        files = write_deltas(log, batch, writer, kind, plan.files())
         return writer.commit(files, metadata=metadata)
 
 
@@ -91,7 +92,8 @@ def delete_deltas(
         plan = plan_of_groups(client, writer, branch, batch.groups)
         places = dict.fromkeys((*partitions, *(group.partition for group in batch.groups)))
         writer.start(list(places), file_groups=sorted({group.name for group in batch.groups}))
-        files = write_deltas(as_log(batch.rows, text_sql(DELETE), writer.instant, None), writer, kind, plan.files())
+        log = as_log(batch.rows, text_sql(DELETE), writer.instant, None)
+        files = write_deltas(log, batch, writer, kind, plan.files())
         return writer.commit(files, metadata=metadata)
 
 
@@ -138,12 +140,16 @@ def as_log(rows: DataFrame, operation: Value, instant: int, columns: Value | Non
     return selected(rows, ["*", *more])
 
 
-def write_deltas(log: DataFrame, writer: Writer, kind: TableKind, existing: Sequence[DataFile]) -> list[DataFile]:
-    """Writes rows of ``as_log``, which are in place (``by_bucket``), as deltas.
+def write_deltas(
+    log: DataFrame, batch: Batch, writer: Writer, kind: TableKind, existing: Sequence[DataFile]
+) -> list[DataFile]:
+    """Writes ``log``, the rows of the batch by ``as_log``, as deltas.
 
-    They lie on top of the base files with such keys, which ``existing`` has.
+    They lie on top of the base files with such keys, which ``existing`` has. Raises Unavailable if the rows are not
+    those that were checked.
     """
     files = write_groups(log, writer, kind, [field.name for field in DELTA_FIELDS])
+    check_written(batch, files)
     groups = [BucketGroup(file.partition, file.file_group) for file in files]
     under = instants_under(existing, groups)
     return [

@@ -12,7 +12,7 @@ from lakemark import Client, Commit, DataFile, Plan, Writer
 from lakemark_core.merge_sql import DELETE, OPERATION, UPSERT, check_delta_names, columns_text
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import Field
-from lakemark_spark.batches import batch_of, by_bucket
+from lakemark_spark.batches import Batch, batch_of, by_bucket, check_rewritten
 from lakemark_spark.deltas import as_log, delete_columns, given_fields
 from lakemark_spark.groups import files_of_groups, plan_of_groups, write_groups
 from lakemark_spark.merges import merge
@@ -89,7 +89,8 @@ def _change(
     """``given``: the columns that the rows have; None: all. Nothing is committed if there is nothing to change."""
     schema = writer.schema
     check_delta_names(schema, writer.table)
-    with batch_of(rows, schema, kind, writer.table, required) as batch:
+    # Deletes at once: the files that are written do not tell which keys were deleted.
+    with batch_of(rows, schema, kind, writer.table, required, at_once=operation == DELETE) as batch:
         plan = plan_of_groups(client, writer, branch, batch.groups)
         old = files_of_groups(plan, batch.groups)
         if not batch.groups or (operation == DELETE and not old):
@@ -99,16 +100,23 @@ def _change(
         )
         columns = None if given is None else text_sql(columns_text(given))
         log = as_log(batch.rows, text_sql(operation), writer.instant, columns)
-        added = rewrite_groups(log, plan, old, writer, kind if given is None else replace(kind, merge_by="column"))
+        by = kind if given is None else replace(kind, merge_by="column")
+        added = rewrite_groups(log, batch, plan, old, writer, by)
         return writer.commit(added, removed=[file.path for file in old], metadata=metadata)
 
 
 def rewrite_groups(
-    log: DataFrame, plan: Plan, old: Sequence[DataFile], writer: Writer, kind: TableKind
+    log: DataFrame, batch: Batch, plan: Plan, old: Sequence[DataFile], writer: Writer, kind: TableKind
 ) -> list[DataFile]:
-    """Writes the file groups of the rows of ``as_log`` with these changes. ``old``: the files that they have now."""
+    """Writes the file groups of ``log``, the rows of the batch by ``as_log``, with these changes.
+
+    ``old``: the files that they have now. Raises Unavailable if there are rows of other groups.
+    """
     schema = writer.schema
-    if not old:
-        return write_groups(log.where(F.col(OPERATION) == UPSERT), writer, kind)
-    before = merged_rows(log.sparkSession, plan, old, kind, schema)
-    return write_groups(by_bucket(merge(before, log, schema, kind), schema, kind), writer, kind)
+    if old:
+        before = merged_rows(log.sparkSession, plan, old, kind, schema)
+        files = write_groups(by_bucket(merge(before, log, schema, kind), schema, kind), writer, kind)
+    else:
+        files = write_groups(log.where(F.col(OPERATION) == UPSERT), writer, kind)
+    check_rewritten(batch, files, old)
+    return files

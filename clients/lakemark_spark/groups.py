@@ -14,7 +14,7 @@ from lakemark_core import bucket_tree
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import ColumnValue
 from lakemark_spark import layout
-from lakemark_spark.batches import BUCKET, BucketGroup
+from lakemark_spark.batches import BUCKET, Batch, BucketGroup, check_written
 from lakemark_spark.footers import describe_files
 
 
@@ -44,6 +44,13 @@ def instants_under(files: Iterable[DataFile], groups: Iterable[BucketGroup]) -> 
     """For each of the groups the instant of the latest base file that shares keys with it; none: it is left out."""
     bases = ((file.partition, file.file_group, instant_of(file)) for file in files if file.kind == "base")
     return {BucketGroup(*group): instant for group, instant in bucket_tree.instants_under(bases, groups).items()}
+
+
+def write_batch(batch: Batch, writer: Writer, kind: TableKind) -> list[DataFile]:
+    """Writes the rows of a batch as base files. Raises Unavailable if they are not those that were checked."""
+    files = write_groups(batch.rows, writer, kind)
+    check_written(batch, files)
+    return files
 
 
 def write_groups(

@@ -34,9 +34,13 @@ _SHUFFLED_BYTES: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _TASK: Final = "spark_partition_id()"
 _SMALL_BYTES: Final = 1 << 20
 """What one task gets without asking: far less than what Spark itself would give to one task of a shuffle."""
+_SMALL_PACKED_BYTES: Final = 64 << 10
+"""The same of files, which are encoded and compressed: a row may take less than a byte of them."""
+_SMALL_ROWS: Final = 1 << 16
 _SIMPLE: Final = frozenset({"Project", "Filter", "LocalLimit", "LocalRelation", "LogicalRDD", "Range", "Relation"})
 _NODE: Final = re.compile(r"^[ :+-]*([^\s\[(]+)", re.MULTILINE)
 _UNITS: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+_ROWS: Final = re.compile(r"rowCount=([0-9.]+(?:E\+?[0-9]+)?)")
 _SIZE: Final = re.compile(r"sizeInBytes=([0-9.]+(?:E\+?[0-9]+)?) (B|KiB|MiB)(?![A-Za-z])")
 _ROW_OF_TASK: Final = (1 << 33) - 1
 
@@ -173,8 +177,27 @@ def _is_small(rows: DataFrame) -> bool:
     if is_connect(rows.sparkSession):
         return False  # it does not tell
     plan: Any = rows._jdf.queryExecution().optimizedPlan()
-    size = size_told(str(plan.stats().simpleString()))
-    return size is not None and size <= _SMALL_BYTES and is_simple(str(plan.toString()))
+    told = str(plan.stats().simpleString())
+    return is_small(str(plan.toString()), told, str(plan.collectLeaves().head().stats().simpleString()))
+
+
+def is_small(plan: str, told: str, leaf: str) -> bool:
+    """Whether one task can compute an optimized plan and have all of its rows.
+
+    ``told``: what Spark says of the plan's statistics; ``leaf``: of those of its first leaf.
+    """
+    size = size_told(told)
+    if size is None or size > _SMALL_BYTES or not is_simple(plan):
+        return False
+    rows = rows_told(leaf)
+    source: str = _NODE.findall(plan)[-1]  # of a simple plan there is one leaf, and it comes last
+    if rows is not None:
+        return rows <= _SMALL_ROWS
+    if source == "Relation":
+        packed = size_told(leaf)
+        return packed is not None and packed <= _SMALL_PACKED_BYTES
+    # Rows of a checkpoint have the size that Spark guessed for the plan that made them, whatever this plan did.
+    return source != "LogicalRDD"
 
 
 def is_simple(plan: str) -> bool:
@@ -192,6 +215,12 @@ def size_told(statistics: str) -> float | None:
     """
     told = _SIZE.search(statistics)
     return float(told[1]) * _UNITS[told[2]] if told else None
+
+
+def rows_told(statistics: str) -> float | None:
+    """The number of rows in what Spark says of a plan, about; None if it does not know."""
+    told = _ROWS.search(statistics)
+    return float(told[1]) if told else None
 
 
 def _is_local(rows: DataFrame) -> bool:

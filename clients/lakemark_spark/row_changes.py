@@ -26,7 +26,7 @@ from lakemark_spark.clauses import CLAUSE, TARGET, Clause, Clauses, clauses_for
 from lakemark_spark.deltas import as_log, delete_columns, write_deltas
 from lakemark_spark.footers import check_not_null, describe_files
 from lakemark_spark.group_rewrites import rewrite_groups
-from lakemark_spark.groups import files_of_groups, plan_of_groups, write_groups
+from lakemark_spark.groups import files_of_groups, plan_of_groups, write_batch
 from lakemark_spark.keys import key_fields, ranges_of
 from lakemark_spark.kinds import key_columns
 from lakemark_spark.reader import merged_rows, numbered_rows
@@ -230,7 +230,9 @@ class _Buckets(_Change):
         source, plan, files, clauses = self._looked_up(stack)
         actions = self._actions(clauses, source, plan, files)
         required = kind.required_fields(writer.schema)
-        batch = stack.enter_context(batch_of(actions, writer.schema, kind, writer.table, required))
+        # With deletes at once: files that are written again do not tell which keys were deleted.
+        at_once = not kind.merges_on_read and bool(clauses.numbers("delete"))
+        batch = stack.enter_context(batch_of(actions, writer.schema, kind, writer.table, required, at_once=at_once))
         counts = self._counts(batch.rows, clauses)
         if clauses.inserts and not clauses.matched and source is not None:
             counts["ignored"] = source.count - counts["inserted"]
@@ -296,7 +298,7 @@ class _Buckets(_Change):
         old = files_of_groups(files, batch.groups)
         upserts_only = not clauses.numbers("delete")
         if not old and kind.merge_by == "row" and upserts_only and self.policy not in NEVER_WAITS:
-            return write_groups(batch.rows, writer, kind), []
+            return write_batch(batch, writer, kind), []
         deleted = clauses.applies("delete")
         operation = F.when(deleted, DELETE).otherwise(UPSERT)
         columns = [
@@ -306,9 +308,9 @@ class _Buckets(_Change):
         rows = batch.rows.select(*columns)
         if not kind.merges_on_read:
             log = as_log(rows, operation, writer.instant, None)
-            return rewrite_groups(log, plan, old, writer, replace(kind, merge_by="row")), old
+            return rewrite_groups(log, batch, plan, old, writer, replace(kind, merge_by="row")), old
         log = as_log(rows, operation, writer.instant, self._columns_text(clauses))
-        return write_deltas(log, writer, kind, files), []
+        return write_deltas(log, batch, writer, kind, files), []
 
     def _columns_text(self, clauses: Clauses) -> Column | None:
         """In a table that is merged by column an update has the columns that it sets, and leaves others to others."""

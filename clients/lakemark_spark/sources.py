@@ -87,7 +87,8 @@ def source_of(df: DataFrame, schema: Schema, keys: Sequence[Field], table: str, 
 def bucketed_source_of(df: DataFrame, schema: Schema, kind: TableKind, table: str, join: JoinBy) -> Iterator[Source]:
     """The same by the key of a table with buckets: rows of a bucket are in one task."""
     keys = kind.key_fields(schema)
-    with batch_of(_with_keys(df, schema, keys, table), schema, kind, table) as batch:
+    # At once: no file is written of these rows that would tell whether they are those of the groups.
+    with batch_of(_with_keys(df, schema, keys, table), schema, kind, table, at_once=True) as batch:
         yield Source(batch.rows, keys, df.columns, batch.count, join, batch.groups)
 
 

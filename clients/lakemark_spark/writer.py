@@ -18,7 +18,7 @@ from lakemark_spark import layout
 from lakemark_spark.batches import batch_of, computed_once
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.footers import check_not_null, describe_files
-from lakemark_spark.groups import write_groups
+from lakemark_spark.groups import write_batch
 from lakemark_spark.keys import count_keys, key_fields
 from lakemark_spark.kinds import key_columns, require_no_key
 from lakemark_spark.layout import FileSize
@@ -119,7 +119,7 @@ def _files(
     schema = writer.schema
     if kind.buckets:
         with batch_of(rows, schema, kind, writer.table, kind.required_fields(schema)) as batch:
-            return write_groups(batch.rows, writer, kind)
+            return write_batch(batch, writer, kind)
     with ExitStack() as stack:
         if kind.key:
             names = key_columns(None, kind, writer.table)
