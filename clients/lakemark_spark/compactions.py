@@ -148,7 +148,10 @@ def _merged(
     """
     rows = merged_rows(spark, plan, files, kind, writer.schema)
     count = sum(file.row_count for file in files)
-    rows, by = in_order(rows, order.fields(writer.schema), order.order, count)
+    # A sample of the rows of the files as they are: one of the merged rows would merge them twice.
+    rows, by = in_order(
+        rows, order.fields(writer.schema), order.order, count, lambda: rows_of(spark, plan, files, writer.schema)
+    )
     bases = write_groups(by_bucket(rows, writer.schema, kind), writer, kind, by=by)
     deltas = [file for file in files if file.kind == "delta"]
     if not deltas or not kind.ordering_column or known_until >= writer.instant:

@@ -7,7 +7,7 @@ every type that has an order, and a few extreme values do not take all ranks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -26,24 +26,31 @@ SAMPLE_ROWS: Final = 20_000
 _BITS_OF_LONG: Final = 63
 
 
-def in_order(rows: DataFrame, fields: Sequence[Field], order: str, count: int) -> tuple[DataFrame, list[str]]:
-    """``rows``, about ``count`` of them, and the columns by which they are sorted so that ``fields`` are in this order.
+def in_order(
+    rows: DataFrame,
+    fields: Sequence[Field],
+    order: str,
+    count: int,
+    sampled: Callable[[], DataFrame] | None = None,
+) -> tuple[DataFrame, list[str]]:
+    """``rows`` and the columns by which they are sorted so that ``fields`` are in this order.
 
-    For a z-order the rows have one more column.
+    For a z-order the rows have one more column. It takes a sample of ``sampled``, about ``count`` rows whose values are
+    spread alike; None: of ``rows``, which are computed once more for it.
     """
     names = [field.name for field in fields]
     if order != "z-order" or len(fields) < 2:
         return rows, names
-    return with_z_value(rows, fields, count, Z_VALUE), [Z_VALUE, *names]
+    return with_z_value(rows, fields, rows if sampled is None else sampled(), count, Z_VALUE), [Z_VALUE, *names]
 
 
-def with_z_value(rows: DataFrame, fields: Sequence[Field], count: int, name: str) -> DataFrame:
-    """``rows``, about ``count`` of them, with the z-value of the columns ``fields`` in column ``name``."""
+def with_z_value(rows: DataFrame, fields: Sequence[Field], sampled: DataFrame, count: int, name: str) -> DataFrame:
+    """``rows`` with the z-value of the columns ``fields`` in column ``name``, by about ``count`` rows ``sampled``."""
     bits = min(BITS_MAX, _BITS_OF_LONG // len(fields))
     names = [f" bounds {at}" for at in range(len(fields))]
     columns = [F.col(quoted(field.name)) for field in fields]
     # The same rows in every run: what is computed again after a failure has to be the same.
-    sample = rows.select(*columns).sample(False, min(1.0, SAMPLE_ROWS / max(count, 1)), 42)
+    sample = sampled.select(*columns).sample(False, min(1.0, SAMPLE_ROWS / max(count, 1)), 42)
     pairs = list(zip(columns, names, strict=True))
     values = sample.agg(*(F.sort_array(F.collect_list(column)).alias(one) for column, one in pairs))
     bounds = values.select(*(F.expr(_bounds(quoted(one), bits)).alias(one) for one in names))

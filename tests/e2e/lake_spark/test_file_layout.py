@@ -187,6 +187,41 @@ def test_a_table_with_buckets_has_its_rows_in_order_within_each_file(
     assert sum(_sorted_by(server, table, file.path, "y") for file in files) == 1, "the condition names one key"
 
 
+@pytest.mark.one_spark
+def test_a_compaction_in_z_order_merges_once(server: Client, spark: SparkProcess, table: str) -> None:
+    keyed = {"lakemark.primary-key": "id", "lakemark.bucket.count": "2", "lakemark.write.mode": "merge-on-read"}
+    properties = keyed | {BY: "x,y", "lakemark.clustering.order": "z-order"}
+    server.tables.create(table, "id bigint, x int, y string", properties=properties)
+    written, merged = run(
+        spark,
+        """
+import lakemark_spark.compactions as compactions
+plans = {}
+def spied(name, function):
+    def call(*given, **more):
+        result = function(*given, **more)
+        rows = given[0] if name == "write_groups" else result
+        plans[name] = rows._jdf.queryExecution().optimizedPlan().toString()
+        return result
+    return mock.patch.object(compactions, name, call)
+upsert = lambda *which: ls.upsert(
+    spark.range(*which).selectExpr("id", "cast(hash(id) as int) x", "sha1(string(id)) y"), t, server=client
+)
+upsert(400)
+upsert(390, 410)
+with spied("write_groups", compactions.write_groups), spied("merged_rows", compactions.merged_rows):
+    ls.compact(spark, t, server=client)
+assert ls.read(spark, t, server=client).count() == 410
+of_deltas = lambda plan: sum("Relation" in line and "lakemark_operation" in line for line in plan.splitlines())
+assert " z" in plans["write_groups"]
+result = [of_deltas(plans["write_groups"]), of_deltas(plans["merged_rows"])]
+""",
+        t=table,
+    )
+    assert merged > 0
+    assert written == merged, "the sample of the z-order is not one of merged rows"
+
+
 def _is_sorted(server: Client, table: str, column: str) -> bool:
     return all(_sorted_by(server, table, file.path, column) for file in server.plan(table))
 

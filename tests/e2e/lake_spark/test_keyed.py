@@ -134,6 +134,53 @@ result = [show(where="x = 1"), show(where="x = 1", branch="dev"), show(version=1
 
 
 @pytest.mark.one_spark
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_rows_that_are_not_those_that_were_checked_are_not_committed(
+    server: Client, spark: SparkProcess, table: str, mode: str
+) -> None:
+    """As if they had been lost with an executor while they were counted, and computed again as others."""
+    table = f"{table}_{mode[0]}"
+    server.tables.create(
+        table, "id bigint, x int, p string", partitioned_by=["p"], properties={**KEYED, "lakemark.write.mode": mode}
+    )
+    run(
+        spark,
+        """
+from lakemark_spark.batches import _counts as counts_of_batch
+rows = spark.range(20).selectExpr("id", "0 x", "'a' p")
+ls.upsert(rows, t, server=client)
+fewer = lambda *given: dict(list(counts_of_batch(*given).items())[:1])
+merge = lambda: ls.merge(rows, t, server=client).when_matched_update_all().when_not_matched_insert_all()
+""",
+        t=table,
+    )
+    calls = ["ls.upsert(rows, t, server=client)", "ls.overwrite(rows, t, server=client)", "merge().execute()"]
+    if mode == "merge-on-read":
+        calls.append("ls.delete_keys(rows.select('id', 'p'), t, server=client)")
+    for call in calls:
+        with pytest.raises(SparkStatementError, match="not those that were checked"):
+            run(spark, f"with mock.patch('lakemark_spark.batches._counts', fewer):\n    {call}")
+
+    assert server.snapshot(table).version == 1
+
+    at_once = run(
+        spark,
+        """
+checkpoints = []
+def spied(df, eager=True, **more):
+    checkpoints.append(eager)
+    return checkpoint(df, eager=eager, **more)
+checkpoint = type(rows).localCheckpoint
+with mock.patch.object(type(rows), "localCheckpoint", spied):
+    ls.delete_keys(rows.where("id < 3").select("id", "p"), t, server=client)
+    merge().execute()
+result = checkpoints
+""",
+    )
+    assert at_once == [mode == "copy-on-write", True, False], "what no written file tells is computed at once"
+
+
+@pytest.mark.one_spark
 def test_a_table_in_files_of_older_schemas_is_merged(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, x int, s string, p string", partitioned_by=["p"], properties=MERGED)
 
