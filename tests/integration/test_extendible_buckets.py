@@ -252,11 +252,14 @@ def test_a_commit_with_many_files_may_be_sent_again(client: Client, monkeypatch:
     assert {file.bucket for file in client.plan(T)} == set(buckets)
 
 
-def test_a_cluster_adds_no_base_file(client: Client, service: Service) -> None:
+def test_a_cluster_writes_the_same_buckets_again(client: Client, service: Service) -> None:
     """Those that begin a bucket beside it would not see into which buckets it writes; beside a compaction they do."""
     client.buckets.alter(T, split=["bucket-0-of-2"])
     put(client, "bucket-0-of-4")
     client.buckets.alter(T, merge=["bucket-0-of-2"])
+    old = client.plan(T).paths
+    with client.begin(T, "cluster") as writer:
+        writer.commit([entry(writer, "bucket-0-of-4")], removed=old)
     old = client.plan(T).paths
     with client.begin(T, "upsert") as other:
         with (

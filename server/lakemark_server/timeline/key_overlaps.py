@@ -69,7 +69,7 @@ def check_overlaps(
     """
     new, operation = PartitionBuckets(), record.operation
     for added in _added(store, table, record, entries):
-        if operation in (timeline_pb2.APPEND, timeline_pb2.CLUSTER):
+        if operation == timeline_pb2.APPEND:
             raise _no_base_files(table, operation, str(added.paths[0]))
         new.add(added.codes, added.names, added.buckets)
     if not new:
@@ -78,13 +78,35 @@ def check_overlaps(
     if twice is not None:
         mine, theirs = _two_of(_added(store, table, record, entries), *twice)
         raise _overlap(mine, theirs, "this commit adds, too")
-    if operation in _REPLACES_ALL or not record.read_version:
+    if operation in _REPLACES_ALL:
+        return
+    if operation == timeline_pb2.CLUSTER:
+        _check_same_buckets(store, files, table, record, entries, new)
+    if not record.read_version:
         return
     left = _left(store, files, table, record, entries, new)
     if left:
         theirs, (partition, bucket) = next(iter(left.items()))
         mine = next(path for _, path in _sharing(_added(store, table, record, entries), partition, bucket))
         raise _overlap(mine, theirs, f"version {record.read_version} of {table.name} has")
+
+
+def _check_same_buckets(
+    store: Store,
+    files: LiveBaseFiles,
+    table: LakeTable,
+    record: InstantRecord,
+    entries: Entries,
+    new: PartitionBuckets,
+) -> None:
+    """Files of the buckets that are there may be written again. Raises InvalidFile for one of another bucket."""
+    lineage = store.read(lambda tx: forks.lineage(tx, table.table_id, record.branch))
+    live = files.sharing_keys(table, lineage, record.read_version, new) if record.read_version else iter(())
+    there = {(partition, bucket) for partition, bucket, _ in live}
+    for codes, names, buckets, paths in _added(store, table, record, entries):
+        for code, bucket, path in zip(codes.tolist(), buckets.tolist(), texts(paths), strict=True):
+            if (names[code], bucket) not in there:
+                raise _no_base_files(table, record.operation, path)
 
 
 def _no_base_files(table: LakeTable, operation: timeline_pb2.Operation.ValueType, path: str) -> InvalidFile:
@@ -96,8 +118,8 @@ def _no_base_files(table: LakeTable, operation: timeline_pb2.Operation.ValueType
         )
     # A writer that begins a bucket meanwhile is compared with the buckets that a compaction makes.
     return InvalidFile(
-        f"file {path!r} comes with the operation CLUSTER, which writes no files of buckets that split and merge, as "
-        f"{table.name} has; use the operation COMPACT",
+        f"file {path!r} comes with the operation CLUSTER, which writes files of "
+        f"the same buckets of {table.name} again, and of no others; use the operation COMPACT",
         path=path,
     )
 
