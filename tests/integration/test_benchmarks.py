@@ -145,7 +145,7 @@ def test_peers(tmp_path: Path) -> None:
 
 def test_hms() -> None:
     """Without the peer, which is a JVM."""
-    size = ["--partitions", "1200", "--large", "600", "--objects", "600", "--tables", "600", "--turn-s", "0.02"]
+    size = ["--partitions", "2000", "--large", "1000", "--objects", "1200", "--tables", "1200", "--turn-s", "0.05"]
     size.append("--no-peer")
     figures = _run("hms", size=size)
 

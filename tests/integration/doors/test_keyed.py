@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import fields
 from decimal import Decimal
-from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -572,7 +571,8 @@ def test_another_process_ends_what_one_that_was_killed_has_begun(
     shown = one.client.get_table("default", "k__upsert")
     shown.parameters = {}
     assert service.hms is not None
-    monkeypatch.setattr(service.hms, "stop", partial(service.hms.stop, 0.1))  # its worker is gone
+    stop = service.hms.stop
+    monkeypatch.setattr(service.hms, "stop", lambda *_: stop(0.1))  # its worker is gone
     one.connect(port_of(service), timeout_s=2)  # nobody will answer
     with monkeypatch.context() as patched:
         _kill(patched, at)
@@ -674,7 +674,8 @@ def test_a_statement_that_nobody_works_on_blocks_others_for_a_while(
     shown = one.client.get_table("default", "k__upsert")
     shown.parameters = {}
     assert service.hms is not None
-    monkeypatch.setattr(service.hms, "stop", partial(service.hms.stop, 0.1))  # its worker is gone
+    stop = service.hms.stop
+    monkeypatch.setattr(service.hms, "stop", lambda *_: stop(0.1))  # its worker is gone
     one.connect(port_of(service), timeout_s=2)
     with monkeypatch.context() as patched:
         _kill(patched, "commit")

@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from functools import partial
 from itertools import cycle
 from pathlib import Path
 
@@ -713,7 +712,8 @@ def test_another_process_ends_what_one_that_was_killed_has_begun(
     shown = one.client.get_table("default", "p__append")
     shown.parameters = {}
     assert service.hms is not None
-    monkeypatch.setattr(service.hms, "stop", partial(service.hms.stop, 0.1))  # its worker is gone
+    stop = service.hms.stop
+    monkeypatch.setattr(service.hms, "stop", lambda *_: stop(0.1))  # its worker is gone
     one.connect(port_of(service), timeout_s=2)  # nobody will answer
     with monkeypatch.context() as patched:
         _kill(patched, at)
