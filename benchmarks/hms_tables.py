@@ -19,6 +19,7 @@ from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
 from lakemark_server.admission import usage
 from lakemark_server.catalog import tables, warehouse_records
 from lakemark_server.catalog.service import Catalog
+from lakemark_server.catalog.warehouse_records import HiveTable
 from lakemark_server.kv import Transaction, open_store
 from lakemark_server.store import store_format
 from lakemark_thrift.ttypes import FieldSchema, SerDeInfo, StorageDescriptor, Table
@@ -53,15 +54,11 @@ def fill(work_dir: Path, system: System, count: int) -> None:
             catalog.quotas.take(tx, owner.catalog, usage.TABLES, len(numbers))
             for number in numbers:
                 name, table_id = name_of(number), 1_000_000 + number
-                tables.put(
-                    tx,
-                    owner.database_id,
-                    name,
-                    TableEntry(table_id=table_id, kind=WAREHOUSE, hive_type=made.hive_type),
-                )
+                entry = TableEntry(table_id=table_id, kind=WAREHOUSE, hive_type=made.hive_type)
+                tables.put(tx, owner.database_id, name, entry)
                 # All names are equally long, so that only their letters differ.
                 own = HiveTableRecord.FromString(record.replace(first.encode(), name.encode()))
-                warehouse_records.put_table(tx, table_id, own)
+                warehouse_records.put_table(tx, HiveTable(owner, name, entry, own))
 
         for begin in range(0, count, AT_ONCE):
             numbers = range(begin, min(begin + AT_ONCE, count))
