@@ -211,17 +211,21 @@ def _nothing() -> Iterator[None]:
     yield
 
 
+def _tenths_s(queries_s: Sequence[float]) -> tuple[float, float] | None:
+    """The medians of the first and of the last tenth; None: too few queries to say."""
+    tenth = len(queries_s) // 10
+    return (statistics.median(queries_s[:tenth]), statistics.median(queries_s[-tenth:])) if tenth else None
+
+
 def _growth(queries_s: Sequence[float]) -> float | None:
     """The median of the last tenth by that of the first; None: too few queries to say."""
-    tenth = len(queries_s) // 10
-    if not tenth:
-        return None
-    return round(statistics.median(queries_s[-tenth:]) / statistics.median(queries_s[:tenth]), 3)
+    tenths = _tenths_s(queries_s)
+    return None if tenths is None else round(tenths[1] / tenths[0], 3)
 
 
 def _last_tenth(queries_s: Sequence[float]) -> float | None:
-    tenth = len(queries_s) // 10
-    return round(statistics.median(queries_s[-tenth:]), 4) if tenth else None
+    tenths = _tenths_s(queries_s)
+    return None if tenths is None else round(tenths[1], 4)
 
 
 def _planner(work_dir: Path, tables: int) -> dict[str, Any]:

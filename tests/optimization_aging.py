@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from lakemark_core.bucket_tree import group_name, parent
+from lakemark_core.bucket_tree import above, group_name
 from lakemark_core.errors import CommitConflict
 from lakemark_core.optimization import FRAGMENTS_PROPERTY, GROUP_PROPERTY
 from lakemark_core.partition_ttl import COLUMN_PROPERTY, TTL_MS_MIN, TTL_PROPERTY
@@ -220,7 +220,7 @@ class Growing:
         leaves = self._leaves()
         leaf, month = rng.choice(sorted(leaves)), rng.randrange(MONTHS)
         older = {path: one for path, one in self.files.items() if one.month == month}
-        spanning = [path for path, one in older.items() if one.bucket in _ancestors(leaf)]
+        spanning = [path for path, one in older.items() if one.bucket in above(leaf)[1:]]
         try:
             if spanning:
                 self._rewrite(*spanning, leaves)
@@ -238,7 +238,7 @@ class Growing:
 
     def _rewrite(self, path: str, leaves: frozenset[int]) -> None:
         old = self.files[path]
-        below = [leaf for leaf in leaves if old.bucket in _ancestors(leaf)]
+        below = [leaf for leaf in leaves if old.bucket in above(leaf)[1:]]
         instant = self.lake.open(self.table, t.COMPACT)
         made = {
             f"{instant}/m={old.month}/{group_name(leaf)}/a.parquet": Bucketed(
@@ -268,7 +268,7 @@ class Growing:
         assert set(self.lake.paths(self.table)) == self.files.keys()
         leaves = self._leaves()
         for bucket in self._seen - leaves:
-            assert not self._seen & _ancestors(bucket)
+            assert self._seen.isdisjoint(above(bucket)[1:])
             assert any(size > SPLIT_BYTES for size in self._sizes(bucket)), "split for nothing"
             self.splits += 1
         self._seen = leaves
@@ -279,7 +279,7 @@ class Growing:
             group_name(leaf)
             for leaf in self._leaves()
             if any(size > SPLIT_BYTES for size in self._sizes(leaf))
-            and not any(one.bucket in _ancestors(leaf) for one in self.files.values())
+            and not any(one.bucket in above(leaf)[1:] for one in self.files.values())
         ]
 
     def _sizes(self, bucket: int) -> list[int]:
@@ -294,12 +294,3 @@ class Growing:
         loaded = self.lake.store.read(lambda tx: lake_tables.load(tx, self.table.table_id))
         assert loaded.kind.directory is not None
         return loaded.kind.directory.leaves
-
-
-def _ancestors(bucket: int) -> frozenset[int]:
-    """The buckets that it came from by splits."""
-    up = []
-    while bucket > 1:
-        bucket = parent(bucket)
-        up.append(bucket)
-    return frozenset(up)

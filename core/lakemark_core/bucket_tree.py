@@ -92,25 +92,6 @@ def instants_under(
     return under
 
 
-def files_with_same_keys(files: Iterable[tuple[Place, str, str]]) -> Iterator[tuple[str, str]]:
-    """Pairs of files, by their paths, whose buckets share keys. ``files``: place, group and path of each.
-
-    Groups that are no bucket of an extendible index are left out.
-    """
-    known: dict[tuple[Place, int], str] = {}
-    for place, name, path in files:
-        bucket = bucket_named(name)
-        if bucket is None:
-            continue
-        if (place, bucket) in known:
-            yield known[place, bucket], path
-        known[place, bucket] = path
-    for (place, bucket), path in known.items():
-        for over in above(bucket)[1:]:
-            if (place, over) in known:
-                yield known[place, over], path
-
-
 class FileGroups(Generic[Place]):
     """File groups, each given by the place where it lies (its partition) and its name.
 

@@ -11,6 +11,7 @@ from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 from lakemark_core.errors import LakemarkError, Overloaded
+from lakemark_hms.doors.tables import ENDING_CALLS
 from lakemark_hms.handlers import rank_of
 from lakemark_hms.names import database_name
 from lakemark_hms.wire import cut
@@ -30,10 +31,6 @@ _DATABASE_NAMES: Final = frozenset({"db_name", "dbname", "dbName", "db", "databa
 _CATALOG_NAMES: Final = frozenset({"catName", "catalogName", "catalog", "catname", "cat_name"})
 _PROTOCOL: Final = "hms"
 _POLICY: Final = LanePolicy(writes_leave_room=False)
-_SLOW: Final = frozenset(
-    {"alter_table", "alter_table_with_environment_context", "alter_table_with_cascade", "alter_table_req"}
-)
-"""They end statements through doors, whose files may have to be written again: minutes in which nobody else waits."""
 _Path = tuple[int, ...]
 T = TypeVar("T")
 
@@ -41,7 +38,8 @@ T = TypeVar("T")
 def lane_of(method: str, lanes: Lanes[T]) -> Lane[T] | None:
     """The lane of a call of the method; None if there is no room for it."""
     rank = rank_of(method)
-    lane = lanes.slow if method in _SLOW else _POLICY.lane_for(rank, lanes)
+    # Files may have to be written again when a statement ends: minutes in which nobody else waits.
+    lane = lanes.slow if method in ENDING_CALLS else _POLICY.lane_for(rank, lanes)
     return lane if _POLICY.has_room(rank, lane) else None
 
 

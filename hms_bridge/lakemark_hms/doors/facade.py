@@ -19,7 +19,7 @@ from lakemark_core.errors import (
 from lakemark_core.merge_sql import check_delta_names
 from lakemark_core.storage import in_scheme
 from lakemark_hms.doors.names import DoorName, door_names, door_of
-from lakemark_hms.doors.tables import calls_that_it_stands_for, door_table, ends_a_statement
+from lakemark_hms.doors.tables import ENDING_CALLS, calls_that_it_stands_for, door_table, ends_a_statement
 from lakemark_hms.objects import sent_location
 from lakemark_hms.wire.codec import WireError
 from lakemark_hms.wire.dispatch import Call, Handler, RefusedError, Run, Session
@@ -38,10 +38,7 @@ _AT_END: Final[Mapping[str, tuple[str, str]]] = {
     "get_table": ("tbl_name", ""),
     "get_table_req": ("req.tblName", ""),
     "add_partitions_req": ("request.tblName", ""),
-    "alter_table": ("tbl_name", "new_tbl"),
-    "alter_table_with_environment_context": ("tbl_name", "new_tbl"),
-    "alter_table_with_cascade": ("tbl_name", "new_tbl"),
-    "alter_table_req": ("req.tableName", "req.table"),
+    **ENDING_CALLS,
 }
 """The calls that Spark makes between the end of a job and the end of its statement, and where they have the name of
 the table or its database, and the changed table."""

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from lakemark_core.types import Schema
 from lakemark_hms.lake.tables import hive_columns, parquet_storage, parquet_table
 from lakemark_server.catalog.lake import LakeTable
 from lakemark_thrift.ttypes import Table
+
+ENDING_CALLS: Final[Mapping[str, tuple[str, str]]] = {
+    "alter_table": ("tbl_name", "new_tbl"),
+    "alter_table_with_environment_context": ("tbl_name", "new_tbl"),
+    "alter_table_with_cascade": ("tbl_name", "new_tbl"),
+    "alter_table_req": ("req.tableName", "req.table"),
+}
+"""The calls that may end a statement (``ends_a_statement``), and where they have the name of the table, and what it is
+changed to."""
 
 ROWS: Final = "spark.sql.statistics.numRows"
 _SIZE: Final = "spark.sql.statistics.totalSize"

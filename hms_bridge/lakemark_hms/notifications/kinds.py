@@ -37,7 +37,7 @@ _TYPES: Final = {
     pb.FUNCTION_CREATED: "CREATE_FUNCTION",
     pb.FUNCTION_DROPPED: "DROP_FUNCTION",
 }
-_OF_CONSTRAINTS: Final = {
+OF_CONSTRAINTS: Final = {
     "PRIMARY_KEY": "ADD_PRIMARYKEY",
     "FOREIGN_KEY": "ADD_FOREIGNKEY",
     "UNIQUE": "ADD_UNIQUECONSTRAINT",
@@ -45,6 +45,8 @@ _OF_CONSTRAINTS: Final = {
     "DEFAULT": "ADD_DEFAULTCONSTRAINT",
     "CHECK": "ADD_CHECKCONSTRAINT",
 }
+"""By the type of constraints that were added."""
+
 _OF_PARTITIONS: Final = frozenset(
     {pb.PARTITIONS_ADDED, pb.PARTITIONS_ALTERED, pb.PARTITIONS_TRUNCATED, pb.PARTITIONS_DROPPED}
 )
@@ -64,7 +66,7 @@ def event_type(event: Event) -> str:
         return f"{what}_PART_COL_STAT_EVENT" if change.partition else f"{what}_TBL_COL_STAT_EVENT"
     if kind == pb.CONSTRAINTS_ADDED:
         added = event.constraints_change.constraints
-        return _OF_CONSTRAINTS.get(added[0].type if added else "") or own_type(kind)
+        return OF_CONSTRAINTS.get(added[0].type if added else "") or own_type(kind)
     if kind == pb.CONSTRAINT_DROPPED and event.constraints_change.with_parent:
         return own_type(kind)  # Hive tells only of the parent
     if kind == pb.CLIENT_NOTED and event.note.what in _NOTES:

@@ -8,10 +8,8 @@ import numpy as np
 
 from lakemark_core.bucket_directory import balanced
 from lakemark_core.table_kind import TableKind
-from lakemark_proto.v1.types_pb2 import DELTA
 from lakemark_server.file_index.parts.part import Part
 
-_NO_BUCKET = -1
 _BUCKET_BITS = 20
 
 
@@ -35,13 +33,9 @@ def splits(parts: Sequence[Part], kind: TableKind) -> tuple[int, ...]:
 
 def _sizes(part: Part) -> dict[tuple[str, int], int]:
     """The size of the base files of each partition and bucket."""
+    chosen, buckets = part.bases_of_buckets()
     codes, names = part.partition_codes
-    numbers = part.entries.find_column("bucket")
-    if numbers is None:  # no file of this part is of a single bucket
-        return {}
-    bucket = numbers.fill_null(_NO_BUCKET).to_numpy().astype(np.int64)
-    chosen = part.live_mask() & (part.column("kind").to_numpy() != DELTA) & (bucket != _NO_BUCKET)
-    places = codes[chosen].astype(np.int64) << _BUCKET_BITS | bucket[chosen]
+    places = codes[chosen].astype(np.int64) << _BUCKET_BITS | buckets
     distinct, inverse = np.unique(places, return_inverse=True)
     size = part.column("size_bytes").to_numpy()[chosen]
     totals = np.zeros(len(distinct), np.int64)

@@ -8,7 +8,7 @@ begin one bucket, or take out one file, exclude each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -80,33 +80,36 @@ def check_overlaps(
         raise _overlap(mine, theirs, "this commit adds, too")
     if operation in _REPLACES_ALL:
         return
+    live = _live(store, files, table, record, new)
     if operation == timeline_pb2.CLUSTER:
-        _check_same_buckets(store, files, table, record, entries, new)
-    if not record.read_version:
-        return
-    left = _left(store, files, table, record, entries, new)
+        there = set(live.values())
+        other = next((path for path, place in _places(_added(store, table, record, entries)) if place not in there), "")
+        if other:
+            raise _no_base_files(table, operation, other)
+    left = _left(store, table, record, entries, live)
     if left:
         theirs, (partition, bucket) = next(iter(left.items()))
         mine = next(path for _, path in _sharing(_added(store, table, record, entries), partition, bucket))
         raise _overlap(mine, theirs, f"version {record.read_version} of {table.name} has")
 
 
-def _check_same_buckets(
-    store: Store,
-    files: LiveBaseFiles,
-    table: LakeTable,
-    record: InstantRecord,
-    entries: Entries,
-    new: PartitionBuckets,
-) -> None:
-    """Files of the buckets that are there may be written again. Raises InvalidFile for one of another bucket."""
+def _live(
+    store: Store, files: LiveBaseFiles, table: LakeTable, record: InstantRecord, new: PartitionBuckets
+) -> dict[str, tuple[str, int]]:
+    """By their paths, partition and bucket of the base files of the version that is read which share keys with new
+    ones."""
+    if not record.read_version:
+        return {}
     lineage = store.read(lambda tx: forks.lineage(tx, table.table_id, record.branch))
-    live = files.sharing_keys(table, lineage, record.read_version, new) if record.read_version else iter(())
-    there = {(partition, bucket) for partition, bucket, _ in live}
-    for codes, names, buckets, paths in _added(store, table, record, entries):
-        for code, bucket, path in zip(codes.tolist(), buckets.tolist(), texts(paths), strict=True):
-            if (names[code], bucket) not in there:
-                raise _no_base_files(table, record.operation, path)
+    live = files.sharing_keys(table, lineage, record.read_version, new)
+    return {path: (partition, bucket) for partition, bucket, path in live}
+
+
+def _places(added: Iterator[_Added]) -> Iterator[tuple[str, tuple[str, int]]]:
+    """Path, and partition with bucket, of each."""
+    for codes, names, buckets, paths in added:
+        partitions = (names[code] for code in codes.tolist())
+        yield from zip(texts(paths), zip(partitions, buckets.tolist(), strict=True), strict=True)
 
 
 def _no_base_files(table: LakeTable, operation: timeline_pb2.Operation.ValueType, path: str) -> InvalidFile:
@@ -134,17 +137,12 @@ def _overlap(mine: str, theirs: str, there: str) -> InvalidFile:
 
 
 def _left(
-    store: Store,
-    files: LiveBaseFiles,
-    table: LakeTable,
-    record: InstantRecord,
-    entries: Entries,
-    new: PartitionBuckets,
+    store: Store, table: LakeTable, record: InstantRecord, entries: Entries, live: Mapping[str, tuple[str, int]]
 ) -> dict[str, tuple[str, int]]:
-    """By their paths, the base files that share keys with new ones, and that the commit does not take out."""
-    lineage = store.read(lambda tx: forks.lineage(tx, table.table_id, record.branch))
-    live = files.sharing_keys(table, lineage, record.read_version, new)
-    left = {path: (partition, bucket) for partition, bucket, path in live}
+    """Those that the commit does not take out."""
+    left = dict(live)
+    if not left:
+        return left
     for encoded in (entries.removed_blocks, _stored(store, table, record, REMOVED)):
         for block in encoded:
             for path in texts(blocks.decode_fixed(block).column("path")):

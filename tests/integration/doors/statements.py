@@ -103,11 +103,16 @@ class SparkClient:
 
         ``size``: Spark has measured the table, and says so in the same call.
         """
-        shown = self.client.get_table("default", name)
-        shown.parameters = {key: value for key, value in shown.parameters.items() if not key.startswith(STATISTICS)}
+        shown = self.last_call(name)
         if size is not None:
             shown.parameters[f"{STATISTICS}totalSize"] = str(size)
         self.send(name, shown)
+        return shown
+
+    def last_call(self, name: str) -> Any:
+        """The look-up, and the call, which ``send`` makes."""
+        shown = self.client.get_table("default", name)
+        shown.parameters = {key: value for key, value in shown.parameters.items() if not key.startswith(STATISTICS)}
         return shown
 
     def send(self, name: str, shown: Any) -> None:

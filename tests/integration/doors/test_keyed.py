@@ -568,8 +568,7 @@ def test_another_process_ends_what_one_that_was_killed_has_begun(
     upsert(one, dict.fromkeys(range(20), "old"))
     directory = one.look_up("k__upsert")
     one.write_table(directory, rows_of(dict.fromkeys(range(10, 30), "new")))
-    shown = one.client.get_table("default", "k__upsert")
-    shown.parameters = {}
+    shown = one.last_call("k__upsert")
     assert service.hms is not None
     stop = service.hms.stop
     monkeypatch.setattr(service.hms, "stop", lambda *_: stop(0.1))  # its worker is gone
@@ -671,8 +670,7 @@ def test_a_statement_that_nobody_works_on_blocks_others_for_a_while(
     other.connect(another())
     upsert(one, {1: "a"})
     one.write_table(one.look_up("k__upsert"), rows_of({1: "lost"}))
-    shown = one.client.get_table("default", "k__upsert")
-    shown.parameters = {}
+    shown = one.last_call("k__upsert")
     assert service.hms is not None
     stop = service.hms.stop
     monkeypatch.setattr(service.hms, "stop", lambda *_: stop(0.1))  # its worker is gone
@@ -700,8 +698,7 @@ def test_two_processes_that_are_asked_at_once_commit_once(
     one, again = spark(), spark()
     upsert(one, {1: "a"})
     one.write_table(one.look_up("k__upsert"), rows_of(dict.fromkeys(range(2000), "new")))
-    shown = one.client.get_table("default", "k__upsert")
-    shown.parameters = {}
+    shown = one.last_call("k__upsert")
     again.connect(another())
     threads = [threading.Thread(target=client.send, args=("k__upsert", shown)) for client in (one, again)]
     for thread in threads:
@@ -740,8 +737,7 @@ def test_statements_that_wait_for_their_turn_hold_up_no_other_calls(
         for number in range(ServerSettings().workers):
             client = spark(f"user{number}")
             client.write_table(client.look_up("k__upsert"), rows_of({number: "x"}))
-            shown = client.client.get_table("default", "k__upsert")
-            shown.parameters = {}
+            shown = client.last_call("k__upsert")
             waiting.append(threading.Thread(target=client.send, args=("k__upsert", shown)))
         for thread in waiting:
             thread.start()
@@ -768,8 +764,7 @@ def test_what_is_committed_is_not_given_up_with_another(
     upsert(one, {0: "base"})
     first, second = one.look_up("k__upsert"), one.look_up("k__upsert")
     one.write_table(first, rows_of({1: "first"}))
-    shown = one.client.get_table("default", "k__upsert")
-    shown.parameters = {}
+    shown = one.last_call("k__upsert")
     with monkeypatch.context() as patched:
         patched.setattr(records, "publish", _away)
         with pytest.raises(TApplicationException, match="ask again"):
@@ -865,8 +860,7 @@ def test_what_is_committed_while_it_is_given_up_is_not_said_to_be_lost(
 
     monkeypatch.setattr(door_service, "decide", slow)
     other.write_table(other.look_up("k__upsert"), rows_of({2: "other"}))
-    shown = other.client.get_table("default", "k__upsert")
-    shown.parameters = {}
+    shown = other.last_call("k__upsert")
     with pytest.raises(TApplicationException, match="meanwhile"):
         other.send("k__upsert", shown)
     other.send("k__upsert", shown)  # as Hive's client repeats it

@@ -266,8 +266,7 @@ def test_the_same_call_is_answered_again(lake: Client, another: Another, spark: 
 def test_what_was_refused_stays_refused(lake: Client, spark: Callable[..., SparkClient]) -> None:
     one = spark()
     one.write(one.look_up("t__append"), [1], more={"strange": pa.array(["x"])})
-    shown = one.client.get_table("default", "t__append")
-    shown.parameters = {}
+    shown = one.last_call("t__append")
     for _ in range(2):
         with pytest.raises(REFUSED, match="column 'strange' of the file is not in the table"):
             one.send("t__append", shown)
@@ -478,21 +477,21 @@ def test_a_call_that_was_to_come_again_is_answered(
     """And a statement that is repeated instead is not there twice, though the client did not connect anew."""
     one = spark()
     one.write(one.look_up("t__append"), [1])
-    shown = one.client.get_table("default", "t__append")
-    shown.parameters = {}
-    with monkeypatch.context() as patched:
-        patched.setattr(Doors, "_end", _unavailable)
-        with pytest.raises(TApplicationException, match="ask again"):
-            one.send("t__append", shown)
+    shown = one.last_call("t__append")
+    _fail_to_end(lambda: one.send("t__append", shown), monkeypatch)
     one.send("t__append", shown)
     one.write(one.look_up("t__append"), [2])
-    with monkeypatch.context() as patched:
-        patched.setattr(Doors, "_end", _unavailable)
-        with pytest.raises(TApplicationException, match="ask again"):
-            one.end("t__append")
+    _fail_to_end(lambda: one.end("t__append"), monkeypatch)
     with pytest.raises(REFUSED, match="has failed, and it cannot be told"):
         one.insert("t__append", [2])
     assert ids(lake) == [1]
+
+
+def _fail_to_end(call: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Doors, "_end", _unavailable)
+        with pytest.raises(TApplicationException, match="ask again"):
+            call()
 
 
 def _fail_to_look_up(one: SparkClient, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -546,12 +545,8 @@ def test_of_two_calls_that_failed_only_one_comes_again(
     one.write(one.look_up("t__append"), [1])
     _fail_to_look_up(one, "t__append", monkeypatch)
     one.write(one.look_up("t__append"), [1])
-    shown = one.client.get_table("default", "t__append")
-    shown.parameters = {}
-    with monkeypatch.context() as patched:
-        patched.setattr(Doors, "_end", _unavailable)
-        with pytest.raises(TApplicationException, match="ask again"):
-            one.send("t__append", shown)
+    shown = one.last_call("t__append")
+    _fail_to_end(lambda: one.send("t__append", shown), monkeypatch)
     with pytest.raises(REFUSED, match="has failed, and it cannot be told"):
         one.send("t__append", shown)
     assert ids(lake) == []
@@ -709,8 +704,7 @@ def test_another_process_ends_what_one_that_was_killed_has_begun(
     directory = one.look_up("p__append")
     for number in range(3):
         one.write(directory, [number], partition=f"m={number}")
-    shown = one.client.get_table("default", "p__append")
-    shown.parameters = {}
+    shown = one.last_call("p__append")
     assert service.hms is not None
     stop = service.hms.stop
     monkeypatch.setattr(service.hms, "stop", lambda *_: stop(0.1))  # its worker is gone

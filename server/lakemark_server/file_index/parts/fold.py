@@ -16,10 +16,8 @@ import pyarrow as pa
 
 from lakemark_core.types import Schema
 from lakemark_proto.store.v1.store_pb2 import VersionRecord
-from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.file_index.arrow import AnyArray, take, texts
 from lakemark_server.file_index.at_hand import may_make
-from lakemark_server.file_index.entries.bounds import filled
 from lakemark_server.file_index.partition_buckets import PartitionBuckets
 from lakemark_server.file_index.parts.evolution import in_schema
 from lakemark_server.file_index.parts.locate import difference, locate, without_paths
@@ -88,31 +86,20 @@ class Snapshot:
     def _derived(self) -> dict[type, object]:
         return {}
 
-    def base_files(self) -> Iterator[tuple[str, str, str]]:
-        """Partition, file group and path of each live base file."""
-        for part in self.parts:
-            places = np.flatnonzero(part.live_mask() & (part.column("kind").to_numpy() != pb.DELTA))
-            if len(places):
-                columns = (texts(take(part.column(name), places)) for name in ("partition", "file_group", "path"))
-                yield from zip(*columns, strict=True)
-
     def sharing_keys(self, buckets: PartitionBuckets) -> Iterator[tuple[str, int, str]]:
         """Partition, bucket and path of each live base file that shares keys with one of the buckets.
 
         Costs some microseconds for each part; no text is looked at but those of the files that are told.
         """
         for part in self.parts:
-            numbers = part.entries.find_column("bucket")
-            if numbers is None:  # no file of this part is of a single bucket
-                continue
-            bucket = filled(numbers, 0).to_numpy()
-            places = np.flatnonzero(part.live_mask() & (part.column("kind").to_numpy() != pb.DELTA) & (bucket > 0))
+            places, numbers = part.bases_of_buckets()
             codes, names = part.partition_codes
-            places = places[buckets.sharing(codes[places], names, bucket[places])]
+            shared = buckets.sharing(codes[places], names, numbers)
+            places, numbers = places[shared], numbers[shared]
             if len(places):
                 partitions = [names[code] for code in codes[places].tolist()]
                 paths = texts(take(part.column("path"), places))
-                yield from zip(partitions, bucket[places].tolist(), paths, strict=True)
+                yield from zip(partitions, numbers.tolist(), paths, strict=True)
 
     def entries(self) -> pa.RecordBatch:
         """All live entries in one batch, with the statistics of this version's columns."""

@@ -15,7 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakemark_core.types import Schema
+from lakemark_proto.v1 import types_pb2 as pb
 from lakemark_server.file_index.arrow import concat_batches, nulls
+from lakemark_server.file_index.entries.bounds import filled
 from lakemark_server.file_index.entries.columns import entry_schema, statistics_ids
 from lakemark_server.file_index.pages.contents import (
     ADDED_VERSION,
@@ -84,6 +86,15 @@ class Part:
         """The live entries with all columns."""
         batch = self.entries.batch()
         return batch if self.live is None else batch.filter(pa.array(self.live))
+
+    def bases_of_buckets(self) -> tuple[Integers, Integers]:
+        """The places of live base files of a single bucket of an extendible index, and these buckets."""
+        numbers = self.entries.find_column("bucket")
+        if numbers is None:  # no file of this part is of a single bucket
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        buckets = filled(numbers, 0).to_numpy().astype(np.int64)
+        places = np.flatnonzero(self.live_mask() & (self.column("kind").to_numpy() != pb.DELTA) & (buckets > 0))
+        return places, buckets[places]
 
     def total(self, name: str) -> int:
         """The sum of an integer column over the live entries."""
