@@ -20,7 +20,7 @@ from lakemark_core.errors import InvalidArgument, Unavailable
 from lakemark_core.evolution.sql import quoted
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import ColumnValue, Field, Schema, is_textual, name_of_partition, values_of_partition
-from lakemark_spark.keys import example_sql, from_python, in_python_sql, null_key, repeated_key
+from lakemark_spark.keys import example_of, from_python, in_python_sql, null_key, repeated_key
 from lakemark_spark.layout import gathered
 from lakemark_spark.queries import query, text_sql
 from lakemark_spark.sessions import is_connect
@@ -38,7 +38,6 @@ _LETTER: Final = ord("A")
 """For depth 0 in a directory that is looked up by Spark."""
 
 _COUNT: Final = " count"
-_EXAMPLE: Final = " example"
 _NULL: Final = " null"
 _REPEATED: Final = " repeated"
 _LACKING: Final = " lacking"
@@ -168,35 +167,36 @@ def _counts(
 ) -> dict[BucketGroup, int]:
     """The number of rows in each group, after all checks."""
     fields = kind.key_fields(schema)
-    key = ", ".join(quoted(field.name) for field in fields)
-    example, bucket = quoted(_EXAMPLE), quoted(BUCKET)
+    key, bucket, count = ", ".join(quoted(field.name) for field in fields), quoted(BUCKET), quoted(_COUNT)
+    null, lacking = " OR ".join(_is_null(field, schema) for field in fields), quoted(_LACKING)
     by_key = (
-        f"SELECT {key}, {bucket}, count(*) AS {quoted(_COUNT)}, max({_lacking(required)}) AS {quoted(_LACKING)} "
+        f"SELECT {key}, {bucket}, count(*) AS {count}, max({_lacking(required)}) AS {lacking} "
         f"FROM \x00rows GROUP BY {key}, {bucket}"
     )
-    faults = {
-        _NULL: " OR ".join(_is_null(field, schema) for field in fields),
-        _REPEATED: f"{quoted(_COUNT)} > 1",
-        _LACKING: f"{quoted(_LACKING)} IS NOT NULL",
-    }
     place = [f"{in_python_sql(field)} AS {quoted(f' {at}')}" for at, field in enumerate(schema.partition_fields)]
     group = ", ".join([*(quoted(f" {at}") for at in range(len(place))), bucket])
-    told = [f"max(CASE WHEN {fault} THEN {example} END) AS {quoted(f'{name} key')}" for name, fault in faults.items()]
-    told += [f"max({quoted(_LACKING)}) AS {quoted(_LACKING)}", f"sum({quoted(_COUNT)}) AS {quoted(_COUNT)}"]
-    with_examples = f"SELECT {', '.join(['*', *place, f'{example_sql(fields)} AS {example}'])} FROM ({by_key})"
+    told = {
+        _COUNT: f"sum({count})",
+        _NULL: f"count_if({null})",
+        _REPEATED: f"count_if({count} > 1)",
+        _LACKING: f"max({lacking})",
+    }
+    # Numbers alone, for which Spark hashes: of texts it would sort all rows.
     totals = query(
-        f"SELECT {group}, {', '.join(told)} FROM ({with_examples}) GROUP BY {group}",
+        f"SELECT {group}, {', '.join(f'{value} AS {quoted(name)}' for name, value in told.items())} "
+        f"FROM (SELECT {', '.join(['*', *place])} FROM ({by_key})) GROUP BY {group}",
         rows=rows,
     ).collect()
     for row in totals:
-        if row[f"{_NULL} key"] is not None:
-            raise null_key(row[f"{_NULL} key"], table)
-        if row[f"{_REPEATED} key"] is not None:
-            raise repeated_key(row[f"{_REPEATED} key"], table)
+        if row[_NULL]:
+            raise null_key(example_of(rows, by_key, null, fields), table)
+        if row[_REPEATED]:
+            raise repeated_key(example_of(rows, by_key, f"{count} > 1", fields), table)
         if row[_LACKING] is not None:
+            at = row[_LACKING]
             raise InvalidArgument(
-                f"column '{row[_LACKING]}' of {table} needs a value in every row, and the DataFrame has rows without "
-                f"one, as that with the key {row[f'{_LACKING} key']}"
+                f"column '{required[at].name}' of {table} needs a value in every row, and the DataFrame has rows "
+                f"without one, as that with the key {example_of(rows, by_key, f'{lacking} = {at}', fields)}"
             )
     return {BucketGroup(_partition(row, schema), kind.group_name(row[BUCKET])): row[_COUNT] for row in totals}
 
@@ -215,6 +215,6 @@ def _is_null(field: Field, schema: Schema) -> str:
 
 
 def _lacking(required: Sequence[Field]) -> str:
-    """The name of a column that has no value in a row; null if all have one."""
-    cases = (f"CASE WHEN {quoted(field.name)} IS NULL THEN {text_sql(field.name)} END" for field in required)
-    return f"coalesce({', '.join(['CAST(NULL AS STRING)', *cases])})"
+    """The place in ``required`` of a column that has no value in a row; null if all have one."""
+    cases = (f"WHEN {quoted(field.name)} IS NULL THEN {at}" for at, field in enumerate(required))
+    return f"CASE {' '.join(cases)} END" if required else "CAST(NULL AS INT)"

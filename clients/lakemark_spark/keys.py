@@ -33,7 +33,6 @@ Bounds: TypeAlias = tuple[LiteralValue, LiteralValue]
 # No column is named so: names do not begin with a space.
 _RANGE: Final = " range"
 _COUNT: Final = " count"
-_EXAMPLE: Final = " example"
 _MICROS_A_DAY: Final = 86_400_000_000
 _SINCE_1970: Final = (ValueKind.DATE, ValueKind.TIMESTAMP, ValueKind.TIMESTAMP_NTZ)
 
@@ -65,24 +64,28 @@ def count_keys(rows: DataFrame, keys: Sequence[Field], table: str) -> int:
 
     Raises InvalidArgument if a key has a null or occurs twice, with an example.
     """
-    columns = [quoted(field.name) for field in keys]
-    count_, example = quoted(_COUNT), quoted(_EXAMPLE)
-    null = " OR ".join(f"{column} IS NULL" for column in columns)
-    by_key = f"SELECT {', '.join(columns)}, count(*) AS {count_} FROM \x00rows GROUP BY {', '.join(columns)}"
-    told = [f"max(CASE WHEN {fault} THEN {example} END)" for fault in (null, f"{count_} > 1")]
-    (totals,) = query(
-        f"SELECT sum({count_}), {', '.join(told)} FROM (SELECT *, {example_sql(keys)} AS {example} FROM ({by_key}))",
-        rows=rows,
+    columns = ", ".join(quoted(field.name) for field in keys)
+    count_ = quoted(_COUNT)
+    null = " OR ".join(f"{quoted(field.name)} IS NULL" for field in keys)
+    by_key = f"SELECT {columns}, count(*) AS {count_} FROM \x00rows GROUP BY {columns}"
+    # Numbers alone, for which Spark hashes: of texts it would sort all keys.
+    ((count, with_null, repeated),) = query(
+        f"SELECT sum({count_}), count_if({null}), count_if({count_} > 1) FROM ({by_key})", rows=rows
     ).collect()
-    count, with_null, repeated = totals
-    if with_null is not None:
-        raise null_key(with_null, table)
-    if repeated is not None:
-        raise repeated_key(repeated, table)
+    if with_null:
+        raise null_key(example_of(rows, by_key, null, keys), table)
+    if repeated:
+        raise repeated_key(example_of(rows, by_key, f"{count_} > 1", keys), table)
     return count or 0
 
 
-def example_sql(keys: Sequence[Field]) -> str:
+def example_of(rows: DataFrame, by_key: str, fault: str, keys: Sequence[Field]) -> str:
+    """A key for which ``fault`` is true in ``by_key``, a query of ``rows``, as JSON."""
+    ((example,),) = query(f"SELECT max({_example_sql(keys)}) FROM ({by_key}) WHERE {fault}", rows=rows).collect()
+    return str(example)
+
+
+def _example_sql(keys: Sequence[Field]) -> str:
     """A key as JSON."""
     return f"to_json(struct({', '.join(quoted(field.name) for field in keys)}), map('ignoreNullFields', 'false'))"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, cast
@@ -26,12 +26,16 @@ from lakemark_spark.locations import reached_by
 from lakemark_spark.sessions import is_connect
 
 GROUP_COLUMN: Final = "lakemark_group"
-"""The last part of a directory: ``lakemark_group=<attempt>-<task>``."""
+"""Begins the last part of a directory: ``lakemark_group_<attempt>=<number>``."""
 
 _TIMESTAMP_TYPE: Final = "spark.sql.parquet.outputTimestampType"
 _SHUFFLED_BYTES: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 """How much of a shuffle one task gets."""
 _TASK: Final = "spark_partition_id()"
+_OPEN_FILES: Final = "spark.sql.maxConcurrentOutputFileWriters"
+_OPEN_FILES_MAX: Final = 4
+"""Of a task that writes files in an order. Each holds a row group in memory."""
+_PIECES_MAX: Final = 1 << 16
 _SMALL_BYTES: Final = 1 << 20
 """What one task gets without asking: far less than what Spark itself would give to one task of a shuffle."""
 _SMALL_PACKED_BYTES: Final = 64 << 10
@@ -56,6 +60,11 @@ class Attempt:
     def new(cls, location: str) -> Attempt:
         return cls(location, uuid4().hex[:12])
 
+    @property
+    def column(self) -> str:
+        """The partition column with the number of the file: a number, which Spark compares for each row."""
+        return f"{GROUP_COLUMN}_{self.prefix}"
+
 
 @dataclass(frozen=True, slots=True)
 class FileSize:
@@ -79,8 +88,9 @@ def write(rows: DataFrame, schema: Schema, attempt: Attempt, *, distribute: bool
         rows = rows.coalesce(1)
     number = _TASK
     if size is not None and size.rows is not None:
-        # Below the number of the task, this is the number of the row in it.
-        number = f"concat_ws('-', {_TASK}, (monotonically_increasing_id() & {_ROW_OF_TASK}) div {size.rows})"
+        # Below the number of the task, this identifier has the number of the row in it.
+        piece = f"least((monotonically_increasing_id() & {_ROW_OF_TASK}) div {size.rows}, {_PIECES_MAX - 1})"
+        number = f"{_TASK} * {_PIECES_MAX}L + {piece}"
     settings = {} if size is None else {_SHUFFLED_BYTES: f"{size.bytes}b"}
     with _with_settings(rows.sparkSession, settings):
         _save(rows, number, schema, attempt)
@@ -122,7 +132,7 @@ def gathered(rows: DataFrame, number: str, schema: Schema) -> DataFrame:
 
 def number_of(path: str) -> int:
     """The number under which ``write_numbered`` wrote the file at ``path``."""
-    return int(path.rsplit("/", 2)[-2].rpartition("-")[2])
+    return int(path.rsplit("/", 2)[-2].rpartition("=")[2])
 
 
 def _save(
@@ -140,19 +150,23 @@ def _save(
     if schema.find(GROUP_COLUMN) is not None:
         raise InvalidSchema(f"the table has a column '{GROUP_COLUMN}', which is the name of the directories of files")
     columns = [quoted(name) for name in (*(field.name for field in schema.columns), *more)]
-    group = f"concat('{attempt.prefix}-', CAST({number} AS STRING)) AS {GROUP_COLUMN}"
+    group = f"{number} AS {attempt.column}"
     spark = rows.sparkSession
     named = rows.selectExpr(*columns, group)
+    settings = {}
     if by:
-        # Spark sorts by directory before it writes, unless rows are in such an order already.
-        order = [F.col(f"`{name}`") for name in (*schema.partition_columns, GROUP_COLUMN, *by)]
         hidden = [quoted(name) for name in by if schema.find(name) is None]
-        ordered = rows.selectExpr(*columns, group, *hidden).sortWithinPartitions(*order)
-        named = ordered.selectExpr(*columns, GROUP_COLUMN)
-    with _timestamps_in_microseconds(spark, schema), reached_by(spark, attempt.location) as place:
+        ordered = rows.selectExpr(*columns, group, *hidden).sortWithinPartitions(*(F.col(f"`{name}`") for name in by))
+        named = ordered.selectExpr(*columns, attempt.column)
+        # With several files open Spark need not sort by directory first, which takes it longer than all else. Of
+        # further files it sorts the rows by directory, in this order.
+        settings[_OPEN_FILES] = str(_OPEN_FILES_MAX)
+    if any(_has_timestamp(field.type) for field in schema.data_columns):
+        settings[_TIMESTAMP_TYPE] = "TIMESTAMP_MICROS"  # Spark's default, INT96, has no statistics
+    with _with_settings(spark, settings), reached_by(spark, attempt.location) as place:
         (
             named.write.mode("append")
-            .partitionBy(*schema.partition_columns, GROUP_COLUMN)
+            .partitionBy(*schema.partition_columns, attempt.column)
             # A second file in a directory would be read with the first one by whoever lists directories.
             .option("maxRecordsPerFile", 0)
             # Instants in partition paths are in UTC, whatever the session's zone.
@@ -237,7 +251,7 @@ def written_files(attempt: Attempt) -> list[str]:
     One listing of the instant's directory, by pyarrow: Spark's own would take a request for each directory. What
     committers left behind is not among them. Raises Unavailable, StorageRefused.
     """
-    marker = f"{GROUP_COLUMN}={attempt.prefix}-"
+    marker = f"{attempt.column}="
     return sorted(path for path, _ in list_files(attempt.location) if _is_of(path.split("/"), marker))
 
 
@@ -248,12 +262,6 @@ def _is_of(path: Sequence[str], marker: str) -> bool:
 
 _settings_lock = Lock()
 _settings_users: dict[tuple[int, str], tuple[int, str | None]] = {}
-
-
-def _timestamps_in_microseconds(spark: SparkSession, schema: Schema) -> AbstractContextManager[None]:
-    """Spark's default, INT96, has no statistics."""
-    needed = any(_has_timestamp(field.type) for field in schema.data_columns)
-    return _with_settings(spark, {_TIMESTAMP_TYPE: "TIMESTAMP_MICROS"} if needed else {})
 
 
 @contextmanager
