@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark import Client, Commit, DataFile, Plan, Writer
-from lakemark_core.merge_sql import DELETE, OPERATION, UPSERT, check_delta_names, columns_text
+from lakemark_core.merge_sql import DELETE, OPERATION, UPSERT, LogSize, check_delta_names, columns_text
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import Field
 from lakemark_spark.batches import Batch, batch_of, by_bucket, check_rewritten
@@ -115,7 +115,8 @@ def rewrite_groups(
     schema = writer.schema
     if old:
         before = merged_rows(log.sparkSession, plan, old, kind, schema)
-        files = write_groups(by_bucket(merge(before, log, schema, kind), schema, kind), writer, kind)
+        after = merge(before, log, schema, kind, LogSize(batch.count, 1))
+        files = write_groups(by_bucket(after, schema, kind), writer, kind)
     else:
         files = write_groups(log.where(F.col(OPERATION) == UPSERT), writer, kind)
     check_rewritten(batch, files, old)

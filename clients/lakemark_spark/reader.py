@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -19,7 +20,7 @@ from lakemark_core.evolution import reading_groups, scanned_columns
 from lakemark_core.evolution.sql import quoted, scanned_sql, type_sql
 from lakemark_core.expressions import Literal
 from lakemark_core.expressions.render import literal_sql
-from lakemark_core.merge_sql import DELTA_FIELDS
+from lakemark_core.merge_sql import DELTA_FIELDS, LogSize
 from lakemark_core.storage import join
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import ColumnValue, Field, ListOf, MapOf, Schema, Struct
@@ -116,7 +117,9 @@ def merged_rows(
         under = changed.touch(file.partition, file.file_group)
         (deltas if file.kind == "delta" else bases if under else settled).append(file)
     log = rows_of(spark, plan, deltas, schema, DELTA_FIELDS)
-    merged = merge(rows_of(spark, plan, bases, schema), log, schema, kind)
+    layers = Counter((file.partition, file.file_group) for file in deltas)
+    size = LogSize(sum(file.row_count for file in deltas), max(layers.values()))
+    merged = merge(rows_of(spark, plan, bases, schema), log, schema, kind, size)
     return merged.unionAll(rows_of(spark, plan, settled, schema)) if settled else merged
 
 

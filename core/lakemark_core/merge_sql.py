@@ -1,7 +1,8 @@
 """Base rows and deltas as the rows that they stand for, in Spark SQL (docs/keyed-tables.md). Pure.
 
 A delta is a parquet file with the table's columns and those below. Each of its rows says what became of one key. Rows
-that no delta is about take no part in sorting or aggregation: they only pass an anti join.
+that no delta is about take no part in sorting or aggregation: they only pass an anti join, whose other side is sent to
+all executors if it is small.
 """
 
 # ruff: noqa: S608 - all names are quoted
@@ -9,12 +10,12 @@ that no delta is about take no part in sorting or aggregation: they only pass an
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from lakemark_core.errors import InvalidSchema
 from lakemark_core.evolution.sql import missing_sql, quoted
 from lakemark_core.table_kind import TableKind
-from lakemark_core.types import BIGINT, STRING, Field, Schema
+from lakemark_core.types import BIGINT, STRING, Field, Schema, is_textual
 
 OPERATION: Final = "lakemark_operation"
 """``upsert`` or ``delete``; the latter has the key and the ordering column alone."""
@@ -29,12 +30,30 @@ DELTA_FIELDS: Final = (Field(0, OPERATION, STRING), Field(0, INSTANT, BIGINT), F
 UPSERT: Final = "upsert"
 DELETE: Final = "delete"
 
+SENT_BYTES_MAX: Final = 256 << 20
+"""Up to so much memory of an executor, and of the driver, the keys of deltas may take to be sent to all executors."""
+
+LAYERS_MAX: Final = 8
+"""Of more deltas in a file group the newest change of each key is found first: each of its changes would be compared
+with the others otherwise."""
+
+_SENT_ROW_BYTES: Final = 64
+_SENT_VALUE_BYTES: Final = 16
+_SENT_TEXT_BYTES: Final = 64
+
 _ROW: Final = "lakemark_row"
 _UPSERTED: Final = "lakemark_upserted"
 _DELETED: Final = "lakemark_deleted"
 
 RESERVED: Final = frozenset({OPERATION, INSTANT, COLUMNS, _ROW, _UPSERTED, _DELETED})
 """Names that columns of a table that is merged cannot have."""
+
+
+class LogSize(NamedTuple):
+    """How many rows the deltas have, and how many deltas a file group has at most; both about."""
+
+    rows: int
+    layers: int
 
 
 def check_delta_names(schema: Schema, table: str) -> None:
@@ -49,14 +68,15 @@ def columns_text(fields: Sequence[Field]) -> str:
     return "".join(f",{field.id}" for field in fields) + ","
 
 
-def merged_sql(base: str, log: str, schema: Schema, kind: TableKind) -> str:
+def merged_sql(base: str, log: str, schema: Schema, kind: TableKind, size: LogSize) -> str:
     """A query for the table's columns, in the schema's order.
 
     ``base`` and ``log`` are what stands behind FROM: the base rows with the table's columns, and the rows of deltas
-    with ``DELTA_FIELDS``, too. No two base rows have one key, and neither have two rows of one instant.
+    with ``DELTA_FIELDS``, too, which are about as many as ``size`` says: it decides how Spark merges, not what. No two
+    base rows have one key, and neither have two rows of one instant.
     """
     by = _by_column if kind.merge_by == "column" else _by_row
-    return by(base, log, schema, kind)
+    return by(base, log, schema, kind, size)
 
 
 def deletes_sql(log: str, schema: Schema, kind: TableKind) -> str:
@@ -80,52 +100,51 @@ def deletes_sql(log: str, schema: Schema, kind: TableKind) -> str:
     return f"SELECT {_list(columns)}, {own} FROM ({newest}) WHERE {_ROW}.{operation} = '{DELETE}'"
 
 
-def _by_row(base: str, log: str, schema: Schema, kind: TableKind) -> str:
-    key = [quoted(field.name) for field in kind.key_fields(schema)]
-    names = [quoted(field.name) for field in schema.columns]
-    others = [name for name in (*names, quoted(OPERATION)) if name not in key]
-    ordering = quoted(schema.field(kind.ordering_column).name) if kind.ordering_column else ""
-    order = ", ".join(filter(None, (ordering, quoted(INSTANT))))
-    # What a struct is made of keeps its name, whatever its case or its characters.
-    newest = (
-        f"SELECT {_list(key)}, max_by(struct({_list(others)}), struct({order})) AS {_ROW} "
-        f"FROM {log} GROUP BY {_list(key)}"
-    )
-    columns = _list([*key, *(f"{_ROW}.{name} AS {name}" for name in others)])
-    newest = f"WITH lakemark_newest AS (SELECT {columns} FROM ({newest}))"
-    if not ordering:
-        return (
-            f"{newest} SELECT {_list(f'b.{name}' for name in names)} FROM {base} AS b "
-            f"{_anti('b', 'lakemark_newest', key)} "
-            f"UNION ALL SELECT {_list(names)} FROM lakemark_newest WHERE {quoted(OPERATION)} <> '{DELETE}'"
-        )
-    operation = f"n.{quoted(OPERATION)}"
-    wins = f"{operation} IS NOT NULL AND NOT coalesce(b.{ordering} > n.{ordering}, false)"
-    chosen = _list(f"b.{name}" if name in key else f"IF({wins}, n.{name}, b.{name}) AS {name}" for name in names)
-    # The newest changes are the small side of each join: base rows need no shuffle.
-    known = (
-        f"SELECT {_list(f'b.{name}' for name in key)} FROM {base} AS b LEFT SEMI JOIN lakemark_newest AS n "
-        f"ON {_same(key, 'b', 'n')}"
-    )
-    return (
-        f"{newest} SELECT {chosen} FROM {base} AS b LEFT JOIN lakemark_newest AS n ON {_same(key, 'b', 'n')} "
-        f"WHERE NOT ({wins} AND {operation} = '{DELETE}') "
-        f"UNION ALL SELECT {_list(f'n.{name}' for name in names)} FROM lakemark_newest AS n "
-        f"{_anti('n', f'({known})', key)} WHERE {operation} <> '{DELETE}'"
-    )
-
-
-def _by_column(base: str, log: str, schema: Schema, kind: TableKind) -> str:
+def _by_row(base: str, log: str, schema: Schema, kind: TableKind, size: LogSize) -> str:
     fields = kind.key_fields(schema)
+    key = [quoted(field.name) for field in fields]
+    names = _list(quoted(field.name) for field in schema.columns)
+    ordering = quoted(schema.field(kind.ordering_column).name) if kind.ordering_column else ""
+    operation, instant = quoted(OPERATION), quoted(INSTANT)
+    newer = f"d.{instant} > a.{instant}"
+    if ordering:
+        ours, theirs = f"a.{ordering}", f"d.{ordering}"
+        newer = f"({ours} IS NULL AND {theirs} IS NOT NULL OR {theirs} > {ours} OR {theirs} <=> {ours} AND {newer})"
+    # A base row is older than all deltas on top of it. Were that a constant, Spark would compare it once, and not see
+    # that the anti joins of base rows and of deltas have the same other side.
+    rows = (
+        f"SELECT {names}, IF({key[0]} IS NULL, 0L, -1L) AS {instant}, '{UPSERT}' AS {operation} FROM {base} "
+        f"UNION ALL SELECT {names}, {instant}, {operation} FROM {log}"
+    )
+    changes = f"SELECT {_list([*key, *([ordering] if ordering else []), instant])} FROM {log}"
+    if size.layers > LAYERS_MAX:
+        changes = _newest(changes, key, ordering, instant)
+    return (
+        f"SELECT {_hint(size, fields)}{names} FROM ({rows}) AS a LEFT ANTI JOIN ({changes}) AS d "
+        f"ON {_same(key, 'a', 'd')} AND {newer} WHERE {operation} <> '{DELETE}'"
+    )
+
+
+def _newest(changes: str, key: Sequence[str], ordering: str, instant: str) -> str:
+    """Of the changes of each key the newest one."""
+    if not ordering:
+        return f"SELECT {_list(key)}, max({instant}) AS {instant} FROM ({changes}) GROUP BY {_list(key)}"
+    newest = f"SELECT {_list(key)}, max(struct({ordering}, {instant})) AS {_ROW} FROM ({changes}) GROUP BY {_list(key)}"
+    return f"SELECT {_list(key)}, {_ROW}.{ordering} AS {ordering}, {_ROW}.{instant} AS {instant} FROM ({newest})"
+
+
+def _by_column(base: str, log: str, schema: Schema, kind: TableKind, size: LogSize) -> str:
+    fields = kind.key_fields(schema)
+    hint = _hint(size, fields)
     key = [quoted(field.name) for field in fields]
     names = [quoted(field.name) for field in schema.columns]
     operation, instant, columns = quoted(OPERATION), quoted(INSTANT), quoted(COLUMNS)
     touched = f"SELECT DISTINCT {_list(key)} FROM {log}"
     # A base row is older than all deltas on top of it.
     changes = (
-        f"SELECT {_list(f'b.{name}' for name in names)}, '{UPSERT}' AS {operation}, -1L AS {instant}, "
-        f"CAST(NULL AS STRING) AS {columns} FROM {base} AS b LEFT SEMI JOIN lakemark_touched AS n "
-        f"ON {_same(key, 'b', 'n')} UNION ALL SELECT {_list([*names, operation, instant, columns])} FROM {log}"
+        f"SELECT {hint}{_list(f'b.{name}' for name in names)}, '{UPSERT}' AS {operation}, -1L AS {instant}, "
+        f"CAST(NULL AS STRING) AS {columns} FROM {base} AS b LEFT SEMI JOIN lakemark_touched AS d "
+        f"ON {_same(key, 'b', 'd')} UNION ALL SELECT {_list([*names, operation, instant, columns])} FROM {log}"
     )
     values = [
         f"max_by({quoted(field.name)}, {instant}) FILTER (WHERE {operation} = '{DELETE}' OR {columns} IS NULL "
@@ -140,9 +159,16 @@ def _by_column(base: str, log: str, schema: Schema, kind: TableKind) -> str:
     folded = f"SELECT {_list([*key, *values])} FROM ({changes}) GROUP BY {_list(key)}"
     return (
         f"WITH lakemark_touched AS ({touched}) "
-        f"SELECT {_list(f'b.{name}' for name in names)} FROM {base} AS b {_anti('b', 'lakemark_touched', key)} "
+        f"SELECT {hint}{_list(f'b.{name}' for name in names)} FROM {base} AS b "
+        f"LEFT ANTI JOIN lakemark_touched AS d ON {_same(key, 'b', 'd')} "
         f"UNION ALL SELECT {_list(names)} FROM ({folded}) WHERE {_UPSERTED} > coalesce({_DELETED}, -2L)"
     )
+
+
+def _hint(size: LogSize, key: Sequence[Field]) -> str:
+    """Spark's own guess of the size is that of files; it would rather sort all base rows than send a few megabytes."""
+    row = _SENT_ROW_BYTES + sum(_SENT_TEXT_BYTES if is_textual(field.type) else _SENT_VALUE_BYTES for field in key)
+    return "/*+ BROADCAST(d) */ " if size.rows * row <= SENT_BYTES_MAX else ""
 
 
 def _list(names: Sequence[str] | Iterator[str]) -> str:
@@ -151,7 +177,3 @@ def _list(names: Sequence[str] | Iterator[str]) -> str:
 
 def _same(key: Sequence[str], left: str, right: str) -> str:
     return " AND ".join(f"{left}.{name} = {right}.{name}" for name in key)
-
-
-def _anti(left: str, right: str, key: Sequence[str]) -> str:
-    return f"LEFT ANTI JOIN {right} AS d ON {_same(key, left, 'd')}"

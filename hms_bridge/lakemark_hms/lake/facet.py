@@ -20,7 +20,7 @@ from lakemark_core.errors import (
     TableNotFound,
     UnsupportedOperation,
 )
-from lakemark_core.merge_sql import DELTA_FIELDS
+from lakemark_core.merge_sql import DELTA_FIELDS, LogSize
 from lakemark_core.storage import in_scheme
 from lakemark_core.types import Field, Schema
 from lakemark_hms.filters import PartitionFilter
@@ -259,14 +259,16 @@ class _Facet:
         if schema.schema_id == 1 and not named.table.kind.buckets:
             return tables.select_text(database, [(named.hidden(), only_scan(schema))], schema)
         loaded = self._loaded(named)
-        if named.wanted.optimized or merged_on_read(loaded) is None:
+        merged = merged_on_read(loaded)
+        if named.wanted.optimized or merged is None:
             files = base_files(loaded)
             return tables.select_text(database, _named_scans(named, files, "files"), schema)
         apart = split(loaded)
         settled = _named_scans(named, apart.settled, "files") if apart.settled.parts else []
         bases = _named_scans(named, apart.bases, "bases") if apart.bases.parts else []
         deltas = _named_scans(named, apart.deltas, "deltas")
-        return tables.merged_text(database, settled, bases, deltas, schema, named.table.kind)
+        size = LogSize(apart.deltas.rows, merged.layers)
+        return tables.merged_text(database, settled, bases, deltas, schema, named.table.kind, size)
 
     def _scan(self, named: _Named) -> tuple[Scan, Snapshot]:
         """What a hidden table shows. Raises InvalidName if there is no such group, or there are several."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from lakemark_core.evolution.sql import missing_sql, quoted, scanned_sql
-from lakemark_core.merge_sql import merged_sql
+from lakemark_core.merge_sql import LogSize, merged_sql
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import STRING, Field, Schema, format_type
 from lakemark_core.types.spark_json import columns_to_spark_json
@@ -83,11 +83,17 @@ def select_text(database: str, scans: NamedScans, schema: Schema) -> str:
 
 
 def merged_text(
-    database: str, settled: NamedScans, bases: NamedScans, deltas: NamedScans, schema: Schema, kind: TableKind
+    database: str,
+    settled: NamedScans,
+    bases: NamedScans,
+    deltas: NamedScans,
+    schema: Schema,
+    kind: TableKind,
+    size: LogSize,
 ) -> str:
-    """The query for the rows of ``settled``, and those that ``bases`` become by ``deltas``."""
+    """The query for the rows of ``settled``, and those that ``bases`` become by ``deltas``, which are of this size."""
     base = select_text(database, bases, schema) if bases else _no_rows(schema)
-    merged = merged_sql(f"({base})", f"({select_text(database, deltas, schema)})", schema, kind)
+    merged = merged_sql(f"({base})", f"({select_text(database, deltas, schema)})", schema, kind, size)
     names = ", ".join(quoted(column.name) for column in schema.columns)
     text = f"SELECT {names} FROM ({merged})"  # noqa: S608 - names are quoted
     return f"{select_text(database, settled, schema)} UNION ALL {text}" if settled else text

@@ -64,13 +64,14 @@ class MergedOnRead:
     """The file groups of a snapshot with live deltas to merge, and the names of their partitions.
 
     ``buckets``: of the groups, in an extendible index; None in others. ``deltas``: whether there are any at all, such
-    as change no row among them.
+    as change no row among them. ``layers``: as many deltas as lie in one group at most.
     """
 
     groups: AnyArray
     buckets: BucketSet | None
     partitions: frozenset[str]
     deltas: bool
+    layers: int
 
     def mask(self, part: Part) -> Mask | None:
         """The entries of a part whose group has deltas; None if there are none.
@@ -146,7 +147,7 @@ def _merged(snapshot: Snapshot) -> MergedOnRead:
 
 def _find(parts: Sequence[Part]) -> MergedOnRead:
     groups: list[AnyArray] = []
-    partitions: set[str] = set()
+    partitions: list[AnyArray] = []
     deltas = False
     for part in parts:
         if part.entries.has_deltas:
@@ -157,8 +158,12 @@ def _find(parts: Sequence[Part]) -> MergedOnRead:
             places = np.flatnonzero(live & ~kept)
             groups.append(take(part.column("file_group"), places))
             codes, names = part.partition_codes
-            partitions.update(names[code] for code in np.unique(codes[places]).tolist())
-    merged: AnyArray = pa.concat_arrays(groups).unique() if groups else pa.array([], pa.string())
-    named = {bucket_named(str(group)) for group in merged.to_pylist()} - {None}
-    buckets = BucketSet.of({bucket for bucket in named if bucket is not None}) if named else None
-    return MergedOnRead(merged, buckets, frozenset(partitions), deltas)
+            partitions.append(take(pa.array(names, pa.string()), codes[places]))
+    named = pa.table(
+        [pa.chunked_array(those, pa.string()) for those in (partitions, groups)], names=["partition", "group"]
+    )
+    layers = pc.max(named.group_by(["partition", "group"]).aggregate([([], "count_all")])["count_all"]).as_py() or 0
+    merged = cast(AnyArray, named["group"].unique())
+    numbers = {bucket_named(str(group)) for group in merged.to_pylist()} - {None}
+    buckets = BucketSet.of({bucket for bucket in numbers if bucket is not None}) if numbers else None
+    return MergedOnRead(merged, buckets, frozenset(map(str, named["partition"].unique().to_pylist())), deltas, layers)
