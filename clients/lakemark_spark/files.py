@@ -10,13 +10,15 @@ from pyspark.sql import types as T  # noqa: N812
 from lakemark_spark.locations import for_spark, reached_by
 
 
-def scan(spark: SparkSession, paths: Sequence[str], schema: T.StructType) -> DataFrame:
+def scan(spark: SparkSession, paths: Sequence[str], schema: T.StructType, root: str | None = None) -> DataFrame:
     """The rows of all files at or below ``paths``, with only the columns that the files themselves hold.
 
+    ``root``: and the columns that directories between it and the files are named for, which ``schema`` has, too.
     Paths are taken as they are, also with characters that would otherwise be patterns. Recursive lookup is what keeps
     Spark from taking directories for partitions (and, without patterns, from reading such files several times).
     Raises StorageRefused if Spark cannot reach them.
     """
-    reader = spark.read.schema(schema).option("recursiveFileLookup", True).option("__globPaths__", "false")
+    tree = {"recursiveFileLookup": "true"} if root is None else {"basePath": for_spark(root)}
+    reader = spark.read.schema(schema).options(__globPaths__="false", **tree)
     with reached_by(spark, paths[0]):
         return reader.parquet(*map(for_spark, paths))

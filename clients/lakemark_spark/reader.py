@@ -31,13 +31,14 @@ from lakemark_spark.locations import same_as_listed, same_for_all, spellings
 from lakemark_spark.merges import merge
 from lakemark_spark.queries import Value, selected, text_sql
 from lakemark_spark.schema import struct_of, to_spark
+from lakemark_spark.trees import Tree, trees_of
 
 UNION_MAX: Final = 50
-"""Up to so many partitions are scanned one by one with constant columns; for more, values are looked up by path."""
+"""Up to so many scans are put together; of more, the partitions are looked up by path."""
 
 _PATH: Final = "lakemark_path"
 
-PartitionFiles = Mapping[tuple[ColumnValue, ...], Sequence[str]]
+FilePartitions = Mapping[str, tuple[ColumnValue, ...]]
 
 
 def read(
@@ -134,10 +135,8 @@ def rows_of(
         return spark.createDataFrame([], _nullable((*schema.data_columns, *more, *schema.partition_fields)))
     scans = []
     for group, members in _groups(spark, plan, files, schema, more):
-        by_partition: dict[tuple[ColumnValue, ...], list[str]] = {}
-        for at in members:
-            by_partition.setdefault(files[at].partition, []).append(join(plan.location, files[at].path))
-        scans.append(_group_rows(group, by_partition, schema))
+        known = {files[at].path: files[at].partition for at in members}
+        scans += _group_rows(group, known, plan.location, schema)
     return reduce(DataFrame.unionAll, scans)
 
 
@@ -158,20 +157,40 @@ class _Scan:
     spark: SparkSession
     columns: Sequence[tuple[Field, Field | None]]
 
-    def rows(self, paths: Sequence[str]) -> DataFrame:
-        return scan(self.spark, paths, _nullable([scanned for _, scanned in self.columns if scanned is not None]))
+    def rows(self, paths: Sequence[str], more: Sequence[T.StructField] = (), root: str | None = None) -> DataFrame:
+        """``more``: the partition columns that Spark reads off the paths below ``root``."""
+        schema = _nullable([scanned for _, scanned in self.columns if scanned is not None])
+        return scan(self.spark, paths, T.StructType([*schema.fields, *more]), root)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that are asked of the files."""
+        return [scanned.name for _, scanned in self.columns if scanned is not None]
 
     def values(self) -> list[Value]:
         """The table's data columns from those of ``rows``."""
         return [_value(column, scanned) for column, scanned in self.columns]
 
 
-def _group_rows(group: _Scan, files: PartitionFiles, schema: Schema) -> DataFrame:
-    if len(files) > UNION_MAX:
-        known = {path: values for values, paths in files.items() for path in paths}
-        return _with_lookup(group, known, _nullable(schema.partition_fields).fields)
-    scans = [_with_constants(group, paths, values, schema) for values, paths in files.items()]
-    return reduce(DataFrame.unionAll, scans)
+def _group_rows(group: _Scan, files: FilePartitions, location: str, schema: Schema) -> list[DataFrame]:
+    """The rows of files, by their paths in the table, in as few scans as can be without a join."""
+    by_partition: dict[tuple[ColumnValue, ...], list[str]] = {}
+    for path, values in files.items():
+        by_partition.setdefault(values, []).append(join(location, path))
+    trees = trees_of(files, schema, group.names)
+    if trees is not None and len(trees) <= min(UNION_MAX, len(by_partition) - 1):
+        return [_of_tree(group, location, tree, paths, schema) for tree, paths in trees.items()]
+    if len(by_partition) > UNION_MAX:
+        known = {join(location, path): values for path, values in files.items()}
+        return [_with_lookup(group, known, _nullable(schema.partition_fields).fields)]
+    return [_with_constants(group, paths, values, schema) for values, paths in by_partition.items()]
+
+
+def _of_tree(group: _Scan, location: str, tree: Tree, paths: Sequence[str], schema: Schema) -> DataFrame:
+    """Files of many partitions."""
+    fields = [*_nullable(schema.partition_fields).fields, T.StructField(tree.column, T.StringType())]
+    rows = group.rows([join(location, path) for path in paths], fields, root=join(location, tree.root))
+    return selected(rows, [*group.values(), *(quoted(field.name) for field in schema.partition_fields)])
 
 
 def _with_constants(group: _Scan, paths: Sequence[str], values: Sequence[ColumnValue], schema: Schema) -> DataFrame:

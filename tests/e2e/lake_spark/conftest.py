@@ -36,7 +36,7 @@ def spark(spark_version: str, server: Client, tmp_path_factory: pytest.TempPathF
             from decimal import Decimal
             from unittest import mock
             from pyspark.sql import functions as F
-            import lakemark, lakemark_spark, lakemark_spark.footers, lakemark_spark.reader
+            import lakemark, lakemark_core.merge_sql, lakemark_spark, lakemark_spark.footers, lakemark_spark.reader
             import lakemark_spark as ls
             client = lakemark.connect({server.address!r})
             """)

@@ -9,7 +9,7 @@ import pytest
 from lakemark import Client
 from lakemark_core.buckets import buckets_of
 from lakemark_core.expressions import bind, normalize, parse_predicate
-from lakemark_core.table_kind import BUCKETS_MAX, TableKind
+from lakemark_core.table_kind import BUCKETS_MAX, ORDERING_PROPERTY, TableKind
 from lakemark_core.types import Field, Schema, parse_type
 from tests.e2e.lake_spark.snippets import run
 from tests.e2e.spark_runner import SparkProcess, SparkStatementError
@@ -200,6 +200,48 @@ def test_a_table_in_files_of_older_schemas_is_merged(server: Client, spark: Spar
     )
 
     assert rows == compacted == [[1, 1, "one", None, "a"], [2, 5_000_000_000, "zwei", 7, "a"], [3, 1, "drei", 7, "a"]]
+
+
+@pytest.mark.one_spark
+@pytest.mark.parametrize("ordering", ["", "x"])
+def test_many_changes_of_a_row_are_merged_as_few_are(
+    server: Client, spark: SparkProcess, table: str, ordering: str
+) -> None:
+    """More deltas in a file group than are compared with each other."""
+    properties = {**MERGED, "lakemark.bucket.count": "1"} | ({ORDERING_PROPERTY: ordering} if ordering else {})
+    server.tables.create(table, "id bigint, x double, s string, p string", partitioned_by=["p"], properties=properties)
+
+    few, many, compacted, plans = run(
+        spark,
+        """
+        values = [2.0, float("nan"), 1.0, 9.0, 9.0, 0.5, 8.0, 9.0, 3.0, 1.5, 7.0]
+        for step, x in enumerate(values):
+            rows = [(i, x if i else float(step), f"{i}-{step}", "a") for i in range(step % 3, 6)]
+            ls.upsert(spark.createDataFrame(rows, "id bigint, x double, s string, p string"), t, server=client)
+            if step % 4 == 1:
+                ls.delete(spark, t, f"id = {step // 4 + 1}", server=client)
+        def shown():
+            rows = ls.read(spark, t, server=client)
+            plan = rows._jdf.queryExecution().optimizedPlan().toString()
+            return sorted(map(repr, rows.collect())), "Aggregate" in plan
+        many, aggregated = shown()
+        with mock.patch.object(lakemark_core.merge_sql, "LAYERS_MAX", 100):
+            few, aggregated_few = shown()
+        ls.compact(spark, t, server=client)
+        result = [few, many, shown()[0], [aggregated, aggregated_few]]
+        """,
+        t=table,
+    )
+
+    assert few == many == compacted != []
+    assert sorted(many) == sorted(_as_spark_shows(server, table))
+    assert plans == [True, False]
+
+
+def _as_spark_shows(server: Client, table: str) -> list[str]:
+    """The rows as the Python client merges them."""
+    rows = server.read(table).select(["id", "x", "s", "p"]).to_pylist()
+    return [f"Row(id={row['id']}, x={row['x']!r}, s={row['s']!r}, p={row['p']!r})" for row in rows]
 
 
 @pytest.mark.one_spark

@@ -96,6 +96,32 @@ def test_special_and_null_partition_values(server: Client, spark: SparkProcess, 
     assert filtered[0] == filtered[1] != []
 
 
+def test_partitions_are_read_off_paths_in_one_scan(server: Client, spark: SparkProcess, table: str) -> None:
+    """Where a text says the same to Spark whatever its session: one scan, and no constants put in."""
+    server.tables.create(table, "id bigint, p string, day date, n int, m bigint", partitioned_by=["p", "day", "n", "m"])
+
+    want, got, filtered, scans = run(
+        spark,
+        """
+        day = lambda i: dt.date(1 + 2000 * (i % 2), 1, 1 + i) if i % 4 else None
+        rows = [(i, text, day(i), i - 2 if i % 3 else None, -(2**62) + i)
+                for i, text in enumerate([*special, "007", "1e3", "2026-01-01"])]
+        df = spark.createDataFrame(rows, "id bigint, p string, day date, n int, m bigint")
+        ls.append(df, t, server=client)
+        show = lambda rows: sorted(map(repr, rows.collect()))
+        got, where = ls.read(spark, t, server=client), "p = '007' or day = date'2001-01-02' or n is null"
+        plan = got._jdf.queryExecution().optimizedPlan().collectLeaves().size()
+        result = [show(df), show(got), [show(df.where(where)), show(ls.read(spark, t, where, server=client))], plan]
+        """,
+        t=table,
+        special=SPECIAL,
+    )
+
+    assert want == got
+    assert filtered[0] == filtered[1] != []
+    assert scans == 1
+
+
 @pytest.mark.one_spark
 def test_predicates_prune_and_filter_exactly(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, x double, at timestamp, p int", partitioned_by=["p"])
