@@ -33,8 +33,8 @@ _SHUFFLED_BYTES: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 """How much of a shuffle one task gets."""
 _TASK: Final = "spark_partition_id()"
 _OPEN_FILES: Final = "spark.sql.maxConcurrentOutputFileWriters"
-_OPEN_FILES_MAX: Final = 4
-"""Of a task that writes files in an order. Each holds a row group in memory."""
+_OPEN_FILES_MAX: Final = 8
+"""So many files a task writes at once. Each holds up to a row group in memory, all together no more than is written."""
 _PIECES_MAX: Final = 1 << 16
 _SMALL_BYTES: Final = 1 << 20
 """What one task gets without asking: far less than what Spark itself would give to one task of a shuffle."""
@@ -153,14 +153,13 @@ def _save(
     group = f"{number} AS {attempt.column}"
     spark = rows.sparkSession
     named = rows.selectExpr(*columns, group)
-    settings = {}
+    # With several files open Spark need not sort by directory first, which takes it longer than all else. Of further
+    # files it sorts the rows by directory, and leaves them in their order otherwise.
+    settings = {_OPEN_FILES: str(_OPEN_FILES_MAX)}
     if by:
         hidden = [quoted(name) for name in by if schema.find(name) is None]
         ordered = rows.selectExpr(*columns, group, *hidden).sortWithinPartitions(*(F.col(f"`{name}`") for name in by))
         named = ordered.selectExpr(*columns, attempt.column)
-        # With several files open Spark need not sort by directory first, which takes it longer than all else. Of
-        # further files it sorts the rows by directory, in this order.
-        settings[_OPEN_FILES] = str(_OPEN_FILES_MAX)
     if any(_has_timestamp(field.type) for field in schema.data_columns):
         settings[_TIMESTAMP_TYPE] = "TIMESTAMP_MICROS"  # Spark's default, INT96, has no statistics
     with _with_settings(spark, settings), reached_by(spark, attempt.location) as place:
