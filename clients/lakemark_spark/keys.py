@@ -15,8 +15,8 @@ from lakemark_core.errors import InvalidArgument
 from lakemark_core.evolution.sql import quoted
 from lakemark_core.expressions import ColumnRef, Compare, Expr, Literal, LiteralValue, Operator, all_of, any_of
 from lakemark_core.expressions.render import literal_sql
-from lakemark_core.types import BOOLEAN, CODECS, TIMESTAMP, Field, Schema, ValueKind, is_nested
-from lakemark_spark.queries import query
+from lakemark_core.types import BOOLEAN, CODECS, TIMESTAMP, Field, Schema, ValueKind, is_nested, is_textual
+from lakemark_spark.queries import query, text_sql
 
 RANGES_MAX: Final = 256
 """So many ranges of keys are asked for in a plan: each costs the service a look at every file's bounds."""
@@ -34,6 +34,8 @@ Bounds: TypeAlias = tuple[LiteralValue, LiteralValue]
 _RANGE: Final = " range"
 _COUNT: Final = " count"
 _EXAMPLE: Final = " example"
+_NULL_PARTITION: Final = ("", "__HIVE_DEFAULT_PARTITION__")
+"""Texts that a partition's path cannot hold: they are read as null."""
 _MICROS_A_DAY: Final = 86_400_000_000
 _SINCE_1970: Final = (ValueKind.DATE, ValueKind.TIMESTAMP, ValueKind.TIMESTAMP_NTZ)
 
@@ -60,14 +62,14 @@ def key_fields(keys: str | Sequence[str], schema: Schema, given: Sequence[str], 
     return sorted(fields, key=lambda field: not schema.is_partition(field.name))
 
 
-def count_keys(rows: DataFrame, keys: Sequence[Field], table: str) -> int:
+def count_keys(rows: DataFrame, keys: Sequence[Field], schema: Schema, table: str) -> int:
     """How many rows there are, each of which has a key of its own.
 
     Raises InvalidArgument if a key has a null or occurs twice, with an example.
     """
     columns = [quoted(field.name) for field in keys]
     count_, example = quoted(_COUNT), quoted(_EXAMPLE)
-    null = " OR ".join(f"{column} IS NULL" for column in columns)
+    null = " OR ".join(is_null_sql(field, schema) for field in keys)
     by_key = f"SELECT {', '.join(columns)}, count(*) AS {count_} FROM \x00rows GROUP BY {', '.join(columns)}"
     told = [f"max(CASE WHEN {fault} THEN {example} END)" for fault in (null, f"{count_} > 1")]
     (totals,) = query(
@@ -82,9 +84,19 @@ def count_keys(rows: DataFrame, keys: Sequence[Field], table: str) -> int:
     return count or 0
 
 
-def example_sql(keys: Sequence[Field]) -> str:
-    """A key as JSON."""
-    return f"to_json(struct({', '.join(quoted(field.name) for field in keys)}), map('ignoreNullFields', 'false'))"
+def is_null_sql(field: Field, schema: Schema) -> str:
+    """Whether a column has no value, or one that is read as null because it partitions the table."""
+    column = quoted(field.name)
+    if schema.is_partition(field.name) and is_textual(field.type):
+        return f"{column} IS NULL OR {column} IN ({', '.join(map(text_sql, _NULL_PARTITION))})"
+    return f"{column} IS NULL"
+
+
+def example_sql(keys: Sequence[Field], names: Sequence[str] = ()) -> str:
+    """A key as JSON. ``names``: the columns that have it, if not those of ``keys``."""
+    columns = zip(names or [field.name for field in keys], keys, strict=True)
+    members = (f"{quoted(name)} AS {quoted(field.name)}" for name, field in columns)
+    return f"to_json(struct({', '.join(members)}), map('ignoreNullFields', 'false'))"
 
 
 def null_key(example: str, table: str) -> InvalidArgument:
