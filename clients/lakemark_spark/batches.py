@@ -19,17 +19,14 @@ from lakemark_core.bucket_directory import Directory
 from lakemark_core.errors import InvalidArgument, Unavailable
 from lakemark_core.evolution.sql import quoted
 from lakemark_core.table_kind import TableKind
-from lakemark_core.types import ColumnValue, Field, Schema, is_textual, name_of_partition, values_of_partition
-from lakemark_spark.keys import example_of, from_python, in_python_sql, null_key, repeated_key
+from lakemark_core.types import ColumnValue, Field, Schema, name_of_partition, values_of_partition
+from lakemark_spark.keys import example_of, from_python, in_python_sql, is_null_sql, null_key, repeated_key
 from lakemark_spark.layout import gathered
-from lakemark_spark.queries import query, text_sql
+from lakemark_spark.queries import query
 from lakemark_spark.sessions import is_connect
 
 BUCKET: Final = " bucket"
 """The column with a row's bucket. No column is named so: names do not begin with a space."""
-
-_NULL_PARTITION: Final = ("", "__HIVE_DEFAULT_PARTITION__")
-"""Texts that a partition's path cannot hold: they are read as null."""
 
 _LOST: Final = "Checkpoint block"
 """Begins what Spark says of rows of a local checkpoint that nobody has any more."""
@@ -168,7 +165,7 @@ def _counts(
     """The number of rows in each group, after all checks."""
     fields = kind.key_fields(schema)
     key, bucket, count = ", ".join(quoted(field.name) for field in fields), quoted(BUCKET), quoted(_COUNT)
-    null, lacking = " OR ".join(_is_null(field, schema) for field in fields), quoted(_LACKING)
+    null, lacking = " OR ".join(is_null_sql(field, schema) for field in fields), quoted(_LACKING)
     by_key = (
         f"SELECT {key}, {bucket}, count(*) AS {count}, max({_lacking(required)}) AS {lacking} "
         f"FROM \x00rows GROUP BY {key}, {bucket}"
@@ -205,13 +202,6 @@ def _partition(row: Row, schema: Schema) -> tuple[ColumnValue, ...]:
     """The partition of a group, with the very values that the entries of its files have."""
     values = [from_python(row[f" {at}"], field) for at, field in enumerate(schema.partition_fields)]
     return values_of_partition(name_of_partition(values, schema), schema)
-
-
-def _is_null(field: Field, schema: Schema) -> str:
-    column = quoted(field.name)
-    if schema.is_partition(field.name) and is_textual(field.type):
-        return f"{column} IS NULL OR {column} IN ({', '.join(map(text_sql, _NULL_PARTITION))})"
-    return f"{column} IS NULL"
 
 
 def _lacking(required: Sequence[Field]) -> str:

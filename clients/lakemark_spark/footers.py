@@ -42,11 +42,18 @@ def describe_files(spark: SparkSession, paths: Sequence[str], location: str, sch
 def check_not_null(files: Sequence[DataFile], schema: Schema, table: str) -> None:
     """Spark writes nulls into any column; the footers tell. Raises InvalidSchema."""
     required = {field.id: field.name for field in schema.data_columns if not field.nullable}
+    partitions = [(at, field.name) for at, field in enumerate(schema.partition_fields) if not field.nullable]
     for file in files:
+        for at, name in partitions:
+            if file.partition[at] is None:
+                raise _is_not_null(name, table)
         for statistics in file.statistics:
             if statistics.column_id in required and statistics.null_count:
-                name = required[statistics.column_id]
-                raise InvalidSchema(f"column '{name}' of {table} is NOT NULL, and the DataFrame has nulls in it")
+                raise _is_not_null(required[statistics.column_id], table)
+
+
+def _is_not_null(name: str, table: str) -> InvalidSchema:
+    return InvalidSchema(f"column '{name}' of {table} is NOT NULL, and the DataFrame has nulls in it", table=table)
 
 
 def _describe(named: Iterable[tuple[str, str]], location: str, schema: Schema) -> Iterator[DataFile]:

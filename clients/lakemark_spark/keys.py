@@ -15,8 +15,8 @@ from lakemark_core.errors import InvalidArgument
 from lakemark_core.evolution.sql import quoted
 from lakemark_core.expressions import ColumnRef, Compare, Expr, Literal, LiteralValue, Operator, all_of, any_of
 from lakemark_core.expressions.render import literal_sql
-from lakemark_core.types import BOOLEAN, CODECS, TIMESTAMP, Field, Schema, ValueKind, is_nested
-from lakemark_spark.queries import query
+from lakemark_core.types import BOOLEAN, CODECS, TIMESTAMP, Field, Schema, ValueKind, is_nested, is_textual
+from lakemark_spark.queries import query, text_sql
 
 RANGES_MAX: Final = 256
 """So many ranges of keys are asked for in a plan: each costs the service a look at every file's bounds."""
@@ -33,6 +33,8 @@ Bounds: TypeAlias = tuple[LiteralValue, LiteralValue]
 # No column is named so: names do not begin with a space.
 _RANGE: Final = " range"
 _COUNT: Final = " count"
+_NULL_PARTITION: Final = ("", "__HIVE_DEFAULT_PARTITION__")
+"""Texts that a partition's path cannot hold: they are read as null."""
 _MICROS_A_DAY: Final = 86_400_000_000
 _SINCE_1970: Final = (ValueKind.DATE, ValueKind.TIMESTAMP, ValueKind.TIMESTAMP_NTZ)
 
@@ -59,14 +61,14 @@ def key_fields(keys: str | Sequence[str], schema: Schema, given: Sequence[str], 
     return sorted(fields, key=lambda field: not schema.is_partition(field.name))
 
 
-def count_keys(rows: DataFrame, keys: Sequence[Field], table: str) -> int:
+def count_keys(rows: DataFrame, keys: Sequence[Field], schema: Schema, table: str) -> int:
     """How many rows there are, each of which has a key of its own.
 
     Raises InvalidArgument if a key has a null or occurs twice, with an example.
     """
     columns = ", ".join(quoted(field.name) for field in keys)
     count_ = quoted(_COUNT)
-    null = " OR ".join(f"{quoted(field.name)} IS NULL" for field in keys)
+    null = " OR ".join(is_null_sql(field, schema) for field in keys)
     by_key = f"SELECT {columns}, count(*) AS {count_} FROM \x00rows GROUP BY {columns}"
     # Numbers alone, for which Spark hashes: of texts it would sort all keys.
     ((count, with_null, repeated),) = query(
@@ -81,13 +83,23 @@ def count_keys(rows: DataFrame, keys: Sequence[Field], table: str) -> int:
 
 def example_of(rows: DataFrame, by_key: str, fault: str, keys: Sequence[Field]) -> str:
     """A key for which ``fault`` is true in ``by_key``, a query of ``rows``, as JSON."""
-    ((example,),) = query(f"SELECT max({_example_sql(keys)}) FROM ({by_key}) WHERE {fault}", rows=rows).collect()
+    ((example,),) = query(f"SELECT max({example_sql(keys)}) FROM ({by_key}) WHERE {fault}", rows=rows).collect()
     return str(example)
 
 
-def _example_sql(keys: Sequence[Field]) -> str:
-    """A key as JSON."""
-    return f"to_json(struct({', '.join(quoted(field.name) for field in keys)}), map('ignoreNullFields', 'false'))"
+def is_null_sql(field: Field, schema: Schema) -> str:
+    """Whether a column has no value, or one that is read as null because it partitions the table."""
+    column = quoted(field.name)
+    if schema.is_partition(field.name) and is_textual(field.type):
+        return f"{column} IS NULL OR {column} IN ({', '.join(map(text_sql, _NULL_PARTITION))})"
+    return f"{column} IS NULL"
+
+
+def example_sql(keys: Sequence[Field], names: Sequence[str] = ()) -> str:
+    """A key as JSON. ``names``: the columns that have it, if not those of ``keys``."""
+    columns = zip(names or [field.name for field in keys], keys, strict=True)
+    members = (f"{quoted(name)} AS {quoted(field.name)}" for name, field in columns)
+    return f"to_json(struct({', '.join(members)}), map('ignoreNullFields', 'false'))"
 
 
 def null_key(example: str, table: str) -> InvalidArgument:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from lakemark import Client
 from lakemark_core.errors import InvalidArgument, UnsupportedOperation
 from lakemark_core.table_kind import KEY_PROPERTY, TableKind
+from lakemark_core.types import Schema
 
 
 def kind_of_table(client: Client, table: str) -> TableKind:
@@ -41,5 +42,20 @@ def require_no_key(kind: TableKind, table: str) -> None:
         raise UnsupportedOperation(
             f"{table} has a key ({', '.join(kind.key)}), and appended rows could have one that is there already: use "
             "upsert, or overwrite to load the whole table",
+            table=table,
+        )
+
+
+def require_partitions_in_key(kind: TableKind, schema: Schema | None, table: str) -> None:
+    """Raises UnsupportedOperation if rows of one partition could have the keys of rows in another one."""
+    if not kind.key or schema is None:
+        return
+    key = {field.name for field in kind.key_fields(schema)}
+    others = [name for name in schema.partition_columns if name not in key]
+    if others:
+        raise UnsupportedOperation(
+            f"the key of {table} ({', '.join(kind.key)}) lacks the partition column{'s' if len(others) > 1 else ''} "
+            f"{', '.join(others)}, so rows of a partition that stays could have the keys of the new rows: use upsert, "
+            "or overwrite the whole table",
             table=table,
         )

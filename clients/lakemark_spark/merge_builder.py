@@ -49,7 +49,10 @@ class Merge:
         return self._with(Clause("delete", condition))
 
     def when_not_matched_insert(self, values: Mapping[str, Expression], condition: Expression | None = None) -> Merge:
-        """Inserts a row with these values for each row of the source that matches none; other columns are null."""
+        """Inserts a row with these values for each row of the source that matches none; other columns are null.
+
+        In a table with a key the values of the key's columns are those of the source's row.
+        """
         return self._with(Clause("insert", condition, values))
 
     def when_not_matched_insert_all(self, condition: Expression | None = None) -> Merge:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark import Client, Commit, DataFile, Plan, Writer
 from lakemark.client.model import Operation
-from lakemark_core.errors import UnsupportedOperation
+from lakemark_core.errors import FailedPrecondition, InvalidArgument, UnsupportedOperation
 from lakemark_core.evolution.sql import quoted
 from lakemark_core.expressions import to_sql
 from lakemark_core.merge_sql import DELETE, UPSERT, check_delta_names, columns_text
@@ -22,15 +22,17 @@ from lakemark_core.table_kind import NEVER_WAITS, TableKind
 from lakemark_core.types import Field
 from lakemark_spark import layout
 from lakemark_spark.batches import Batch, batch_of, computed_once
-from lakemark_spark.clauses import CLAUSE, TARGET, Clause, Clauses, clauses_for
+from lakemark_spark.clauses import CLAUSE, TARGET, Clause, Clauses, clauses_for, misfit
 from lakemark_spark.deltas import as_log, delete_columns, write_deltas
 from lakemark_spark.footers import check_not_null, describe_files
 from lakemark_spark.group_rewrites import rewrite_groups
 from lakemark_spark.groups import files_of_groups, plan_of_groups, write_batch
-from lakemark_spark.keys import key_fields, ranges_of
+from lakemark_spark.keys import example_sql, key_fields, ranges_of
 from lakemark_spark.kinds import key_columns
+from lakemark_spark.queries import selected, text_sql
 from lakemark_spark.reader import merged_rows, numbered_rows
 from lakemark_spark.rewrites import FILE, planned_bases, write_again
+from lakemark_spark.sessions import is_deterministic
 from lakemark_spark.sizes import file_size
 from lakemark_spark.sources import JoinBy, Source, bucketed_source_of, check_join, source_of
 
@@ -192,6 +194,15 @@ class _Change:
                 "leave out 'on', or the clause that inserts",
                 table=table,
             )
+        lacking = {
+            field.name: None
+            for at in clauses.numbers("insert")
+            for field in key
+            if field.name not in clauses.assigned[at]
+        }
+        if lacking:
+            reasons = [f"column '{name}' of the key has no value in rows that are inserted" for name in lacking]
+            raise misfit(reasons, table)
         for at, clause in enumerate(clauses.clauses):
             # Where the key was matched, the source has the same values.
             changed = {} if clause.values is None and by_key else clauses.assigned[at]
@@ -283,7 +294,7 @@ class _Buckets(_Change):
         if not clauses.inserts or source is None:
             return changed
         there = self._joined(target, source, plan).select(*(F.col(quoted(name)) for name in more))
-        inserted = _inserted(clauses, source, there)
+        inserted = _inserted(clauses, source, there, self.kind)
         return changed.unionAll(inserted) if clauses.matched else inserted
 
     def _write(
@@ -345,7 +356,7 @@ class _Files(_Change):
         fresh = [hits.where(self._moves(clauses)).select(*self._columns())] if self._moved_fields(clauses) else []
         if source is not None and clauses.inserts:
             there = hits.select(*(F.col(quoted(name)) for name in source.key_names))
-            inserted = stack.enter_context(computed_once(_inserted(clauses, source, there)))
+            inserted = stack.enter_context(computed_once(_inserted(clauses, source, there, self.kind)))
             counts["inserted"] = inserted.count()
             counts["ignored"] = 0 if clauses.matched else source.count - counts["inserted"]
             fresh.append(inserted.select(*self._columns()))
@@ -360,6 +371,7 @@ class _Files(_Change):
             new = self._new_files(fresh)
         added = [*new, *self._again(clauses, source, plan, changed)]
         check_not_null(added, writer.schema, table)
+        self._check_count(added, changed, counts)
         removed = [file.path for file in changed]
         return _changed(writer.commit(added, removed=removed, metadata=self._counted(metadata, counts)), counts)
 
@@ -375,12 +387,31 @@ class _Files(_Change):
                 changed.add(at)
         return counts, [file for at, file in enumerate(files) if at in changed]
 
+    def _check_count(self, added: Sequence[DataFile], removed: Sequence[DataFile], counts: Mapping[str, int]) -> None:
+        """Raises FailedPrecondition if rows were lost or came twice.
+
+        Which rows change is computed twice: to find the files, and to write these again.
+        """
+        before, written = (sum(file.row_count for file in files) for files in (removed, added))
+        expected = before + counts["inserted"] - counts["deleted"]
+        if written != expected:
+            raise FailedPrecondition(
+                f"{self.writer.table}: {expected} rows were to be written, and {written} were: a condition of the "
+                "change was not the same each time that it was computed, as with rand(); nothing is changed. Compute "
+                "such values in the source"
+            )
+
     def _hits(self, clauses: Clauses, source: Source | None, plan: Plan, files: Sequence[DataFile]) -> DataFrame:
         """All rows that match, as they are then, with ``CLAUSE``, their file and the partition that they were in."""
         old = numbered_rows(self.spark, plan, files, self.writer.schema, FILE)
         more = [FILE, *self._old_places(), *(() if source is None else source.key_names)]
         joined = self._with_places(self._joined(old, source, plan))
         rows = clauses.applied(clauses.told(joined, inserted=False), inserted=False, more=more)
+        if self._moved_fields(clauses) and not is_deterministic(rows):
+            raise InvalidArgument(
+                f"an update that sets partition columns of {self.writer.table} computes its values twice, so they "
+                "cannot come from rand(), uuid() or the like: compute such values in the source"
+            )
         # Where nothing but new keys matters, no other column is read.
         return rows if clauses.matched else rows.select(*(F.col(quoted(name)) for name in (CLAUSE, *more)))
 
@@ -438,14 +469,40 @@ class _Files(_Change):
         return [F.col(quoted(field.name)) for field in self.writer.schema.columns]
 
 
-def _inserted(clauses: Clauses, source: Source, there: DataFrame) -> DataFrame:
-    """The table's columns and ``CLAUSE`` of source rows whose keys are not among those of ``there`` (``key_names``)."""
+def _inserted(clauses: Clauses, source: Source, there: DataFrame, kind: TableKind) -> DataFrame:
+    """The table's columns and ``CLAUSE`` of source rows whose keys are not among those of ``there`` (``key_names``).
+
+    In a table with a key the job fails if a row is to get another key than that of the source's row: nobody has looked
+    whether the table has it, nor which files it belongs to, and another row may get the same one.
+    """
     names = [f" there {name}" for name in source.key_names]
     known = there.select(*(F.col(quoted(old)).alias(new) for old, new in zip(source.key_names, names, strict=True)))
     pairs = zip(source.key_names, names, strict=True)
     same = reduce(and_, (F.col(quoted(key)) == F.col(quoted(other)) for key, other in pairs))
     rows = clauses.told(source.side().join(known, same, "left_anti"), inserted=True)
-    return clauses.applied(rows, inserted=True).where(F.col(quoted(CLAUSE)).isNotNull())
+    rows = clauses.applied(rows, inserted=True, more=source.key_names).where(F.col(quoted(CLAUSE)).isNotNull())
+    names = [field.name for field in clauses.schema.columns] + [CLAUSE]
+    if kind.key and any(clauses.clauses[at].values is not None for at in clauses.numbers("insert")):
+        first = source.keys[0].name
+        checked = {first: f"{_same_key_sql(source, clauses.table)} AS {quoted(first)}"}
+        return selected(rows, [checked.get(name, quoted(name)) for name in names])
+    return rows.select(*(F.col(quoted(name)) for name in names))
+
+
+def _same_key_sql(source: Source, table: str) -> str:
+    """The first column of the key of a row that is inserted, if all are the same in the source's row."""
+    own = [quoted(field.name) for field in source.keys]
+    given = [quoted(name) for name in source.key_names]
+    same = " AND ".join(f"{one} <=> {other}" for one, other in zip(own, given, strict=True))
+    example = example_sql(source.keys, source.key_names)
+    told = [
+        text_sql(f"a row is inserted into {table} with another key than its row of the source has, "),
+        example_sql(source.keys),
+        text_sql(" instead of "),
+        example,
+        text_sql(": the table is looked into for the source's keys alone; give the source the keys that you want"),
+    ]
+    return f"CASE WHEN {same} THEN {own[0]} ELSE raise_error(concat({', '.join(told)})) END"
 
 
 def _place(name: str) -> str:

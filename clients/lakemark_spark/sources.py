@@ -79,7 +79,7 @@ def check_join(join: str) -> None:
 def source_of(df: DataFrame, schema: Schema, keys: Sequence[Field], table: str, join: JoinBy) -> Iterator[Source]:
     """``df`` for the block. Raises InvalidSchema; InvalidArgument, with an example: a key has a null or comes twice."""
     with computed_once(_with_keys(df, schema, keys, table)) as kept:
-        count = count_keys(kept.select(*(F.col(quoted(field.name)) for field in keys)), keys, table)
+        count = count_keys(kept.select(*(F.col(quoted(field.name)) for field in keys)), keys, schema, table)
         yield Source(kept, keys, df.columns, count, join)
 
 

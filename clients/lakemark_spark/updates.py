@@ -32,7 +32,7 @@ def update(
 
     ``set``: for each column an expression (Spark SQL or a Column) of the row as it was: ``{"fare": "fare * 1.1"}``.
     Values are cast as Spark's INSERT casts them. The key of a table cannot be set; a row whose partition columns are
-    set moves.
+    set moves, and values may not come from ``rand()`` or the like then.
 
     ``source``: rows are updated by those of a DataFrame that have the same values in the columns ``on`` (None: the
     table's key). Then ``t`` is the table and ``s`` the source in ``set`` and ``where``, as in ``{"fare": "t.fare +

@@ -91,7 +91,7 @@ def _upsert(
 
 def _plan(client: Client, new: NewRows, writer: Writer, branch: str) -> Plan:
     """The files that may hold one of the keys. Raises InvalidArgument if these are no keys."""
-    count = count_keys(new.key_values(), new.keys, writer.table)
+    count = count_keys(new.key_values(), new.keys, new.schema, writer.table)
     ranges = to_sql(ranges_of(new.key_values(), new.keys, new.schema, count))
     at = writer.read_version
     # The files of a branch that is behind the table may have the keys under other names.

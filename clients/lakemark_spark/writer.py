@@ -20,7 +20,7 @@ from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.footers import check_not_null, describe_files
 from lakemark_spark.groups import write_batch
 from lakemark_spark.keys import count_keys, key_fields
-from lakemark_spark.kinds import key_columns, require_no_key
+from lakemark_spark.kinds import key_columns, require_no_key, require_partitions_in_key
 from lakemark_spark.layout import FileSize
 from lakemark_spark.queries import selected
 from lakemark_spark.schema import columns_for
@@ -69,7 +69,8 @@ def overwrite(
     """Replaces what the table holds by the rows of ``df``, in one commit.
 
     ``partitions``: None: the whole table; a list: these, and ``df`` may have rows for no others (those for which it has
-    none become empty); "dynamic": the ones for which ``df`` has rows. The rest is as in ``append``.
+    none become empty); "dynamic": the ones for which ``df`` has rows. If the table has a key, it then has all partition
+    columns: another partition could have the keys of ``df``. The rest is as in ``append``.
     """
     operation: Operation = "overwrite_table" if partitions is None else "overwrite_partitions"
     with use_client(server) as client:
@@ -96,6 +97,8 @@ def _write(
     properties, kind = definition.properties, definition.table_kind
     if operation == "append":
         require_no_key(kind, table)
+    if partitions is not None:
+        require_partitions_in_key(kind, definition.schema, table)
     with client.begin(
         table, operation, partitions=named, start=not dynamic, request_id=request_id, branch=branch
     ) as writer:
@@ -125,7 +128,7 @@ def _files(
             names = key_columns(None, kind, writer.table)
             keys = key_fields(names, schema, rows.columns, writer.table)
             rows = stack.enter_context(computed_once(rows))
-            count_keys(rows, keys, writer.table)
+            count_keys(rows, keys, schema, writer.table)
         attempt = layout.Attempt.new(writer.location)
         layout.write(rows, schema, attempt, distribute=distribute, size=size)
         paths = layout.written_files(attempt)

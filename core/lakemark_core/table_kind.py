@@ -145,6 +145,11 @@ class TableKind:
                 f"{' and belongs to the key' if ordering in fields else ''}; rows of one key are put in order by a "
                 "number, a text or a time that is not part of the key"
             )
+        if ordering is not None and not self.buckets:
+            raise InvalidArgument(
+                f"{ORDERING_PROPERTY} = '{self.ordering_column}' needs {BUCKETS_PROPERTY}: without buckets the later "
+                "commit wins"
+            )
         if self.buckets:
             self._check_buckets(schema)
 

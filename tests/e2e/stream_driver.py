@@ -1,16 +1,20 @@
 """The driver of a streaming job, to be killed: reads a directory of JSON files, one a batch, into two tables.
 
+After every third batch it compacts the table with a key, unless somebody else does.
+
 Arguments: one JSON object with Spark's ``settings``, ``server``, ``source`` (a directory), ``checkpoint``, ``log`` (the
 table that gets all rows) and ``newest`` (the one with a key). It ends when all files are read.
 """
 
 import json
 import sys
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 import lakemark_spark
+from lakemark import CommitConflict
 
 
 def main() -> None:
@@ -29,6 +33,9 @@ def main() -> None:
         print(f"appended {epoch}", flush=True)
         upsert(batch, epoch)
         print(f"upserted {epoch}", flush=True)
+        if epoch % 3 == 1:
+            with suppress(CommitConflict):
+                lakemark_spark.compact(spark, job["newest"], server=job["server"])
 
     rows = (
         spark.readStream.schema("id bigint, job string, value bigint")

@@ -1,8 +1,9 @@
-"""Random changes of tables with a key, compared with a model in memory: after each, or, in short runs, every other one.
+"""Random changes of rows by key, compared with a model in memory: after each, or, in short runs, every other one.
 
-Three readers look: ``lakemark_spark.read``, plain Spark, and the client without Spark. Compactions lie in between, some
-of them with an upsert in their middle; so do splits and merges of buckets, also in the middle of upserts and of
-compactions. Every kind of table takes its turn.
+Three readers look: ``lakemark_spark.read``, plain Spark, and the client without Spark. Compactions and clusterings lie
+in between, some of them with an upsert in their middle; so do splits and merges of buckets, also in the middle of
+upserts, compactions and clusterings. Some upserts are written while another one is; some changes are interrupted, and
+asked for again. Every kind of table takes its turn, also one without a key, whose changes name one.
 """
 
 from __future__ import annotations
@@ -53,7 +54,11 @@ KINDS: Final = {
     "growing_rewritten": {**BUCKETS, **EXTENDIBLE},
     # Without buckets rows are found by the bounds of their keys, and may lie in any file.
     "bounded": {"lakemark.clustering.columns": "a,b,id", "lakemark.clustering.order": "z-order"},
+    "without_key": {},
 }
+WITHOUT_BUCKETS: Final = ("bounded", "without_key")
+PARTIAL: Final = ("by_column", "rewritten", "growing_by_column", "growing_rewritten", *WITHOUT_BUCKETS)
+"""Kinds in which an upsert may leave columns as they are."""
 COMBINED: Final = ("rewritten_ordered", "growing_ordered", "growing_rewritten")
 """Kinds each part of which is in another kind as well: only in long runs."""
 
@@ -134,6 +139,10 @@ def _key(row: Row) -> Key:
     return tuple(row[name] for name in KEY)
 
 
+def _without(rows: Sequence[Row], column: str) -> list[Row]:
+    return [{name: value for name, value in row.items() if name != column} for row in rows]
+
+
 class Steps:
     """Random steps: what a child process runs, and what the model does."""
 
@@ -142,29 +151,73 @@ class Steps:
         self._kind = kind
         self._model = model
         self._number = 0
+        self.keys = list(KEY) if kind == "without_key" else None
 
     def next(self) -> tuple[str, dict[str, Any]]:
         """The code of the next step with its names; the model has made it."""
         self._number += 1
         names = ["upsert", "upsert", "delete_keys", "delete", "overwrite", "insert", "update", "update_from", "merge"]
+        names += ["cluster", "upserts_together", "interrupted", "interrupted"]
         properties = KINDS[self._kind]
         if "lakemark.write.mode" in properties:
             names += ["compact", "compact_beside"]
         if "lakemark.bucket.index" in properties:
             names += ["compact", "rebucket", "rebucket", "rebucket_beside", "rebucket_beside"]
-        if self._kind == "bounded":
-            names = [name for name in names if name != "delete_keys"] + ["compact", "cluster", "cluster"]
+        if self._kind in WITHOUT_BUCKETS:
+            names = [name for name in names if name != "delete_keys"] + ["compact", "cluster"]
+        if self._kind == "without_key":
+            names += ["append"]
         first = self._number == 1
         return getattr(self, "_upsert" if first else f"_{self._chance.choice(names)}")()
 
     def _upsert(self) -> tuple[str, dict[str, Any]]:
         rows = self._rows()
-        partial = ("by_column", "rewritten", "growing_by_column", "growing_rewritten", "bounded")
-        if self._kind in partial and self._chance.random() < 0.6:
-            dropped = self._chance.choice(["a", "b", "t"])
-            rows = [{name: value for name, value in row.items() if name != dropped} for row in rows]
+        if self._kind in PARTIAL and self._chance.random() < 0.6:
+            rows = _without(rows, self._chance.choice(["a", "b", "t"]))
         self._model.upsert(rows)
-        return "ls.upsert(frame(rows), t, server=client)", {"rows": rows}
+        return "ls.upsert(frame(rows), t, keys=keys, server=client)", {"rows": rows}
+
+    def _append(self) -> tuple[str, dict[str, Any]]:
+        """Of rows whose keys are not there: a key that a table has twice is not in the model."""
+        rows = [row for row in self._rows() if _key(row) not in self._model.rows]
+        if not rows:
+            return self._compact()
+        self._model.upsert(rows)
+        return "ls.append(frame(rows), t, server=client)", {"rows": rows}
+
+    def _upserts_together(self) -> tuple[str, dict[str, Any]]:
+        """Two, of which one is committed in the middle of the other; it does not matter which of them is the first."""
+        rows, others = self._rows(), self._rows()
+        if self._model.ordered:
+            rows = [{**row, ORDERING: row[ORDERING] // 2 * 2} for row in rows]
+            others = [{**row, ORDERING: row[ORDERING] // 2 * 2 + 1} for row in others]
+        elif self._kind in PARTIAL:
+            rows, others = _without(rows, "a"), [{name: row[name] for name in (*KEY, "a")} for row in others]
+        else:
+            keys = {_key(row) for row in rows}
+            others = [row for row in others if _key(row) not in keys] or rows
+        self._model.upsert(rows)
+        self._model.upsert(others)
+        code = "ls.upsert(frame({}), t, keys=keys, server=client)"
+        return f"together(lambda: {code.format('rows')}, lambda: {code.format('others')})", {
+            "rows": rows,
+            "others": others,
+        }
+
+    def _interrupted(self) -> tuple[str, dict[str, Any]]:
+        """A change whose driver dies before or after its commit, or whose rows are lost with an executor."""
+        changes = [self._upsert, self._delete, self._insert, self._update, self._update_from, self._merge]
+        changes += [self._overwrite, self._cluster, self._compact]
+        changes += [self._upsert if self._kind in WITHOUT_BUCKETS else self._delete_keys]
+        changes += [self._append] if self._kind == "without_key" else []
+        code, names = self._chance.choice(changes)()
+        code = code.replace("server=client", "server=client, request_id=request").strip()
+        moment = self._chance.choice(["before", "after", "executor"])
+        return f"interrupted(moment, lambda: {code})", {
+            **names,
+            "moment": moment,
+            "request": f"{self._kind} {self._chance.random()}",
+        }
 
     def _delete_keys(self) -> tuple[str, dict[str, Any]]:
         rows = [{name: row[name] for name in (*KEY, ORDERING)} for row in self._rows()]
@@ -179,7 +232,7 @@ class Steps:
     def _insert(self) -> tuple[str, dict[str, Any]]:
         rows = self._rows()
         self._model.insert(rows)
-        return "ls.insert(frame(rows), t, server=client)", {"rows": rows}
+        return "ls.insert(frame(rows), t, keys=keys, server=client)", {"rows": rows}
 
     def _update(self) -> tuple[str, dict[str, Any]]:
         least = self._chance.randrange(100)
@@ -201,12 +254,12 @@ class Steps:
         )
         code = "ls.update(spark, t, {'b': 's.b'}, source=frame(rows), on=on, join=join, server=client)"
         join = self._chance.choice(["auto", "broadcast", "shuffle"])
-        return code, {"rows": rows, "on": None if by_key else "id", "join": join}
+        return code, {"rows": rows, "on": self.keys if by_key else "id", "join": join}
 
     def _merge(self) -> tuple[str, dict[str, Any]]:
         rows = self._rows()
         self._model.merge(rows)
-        code = """(ls.merge(frame(rows), t, server=client).when_matched_delete("s.a % 2 = 0")
+        code = """(ls.merge(frame(rows), t, keys, server=client).when_matched_delete("s.a % 2 = 0")
             .when_matched_update({"a": "t.a + s.a", "b": "s.b"}).when_not_matched_insert_all("s.a is not null")
             .execute())
             """
@@ -223,21 +276,25 @@ class Steps:
 
     def _cluster(self) -> tuple[str, dict[str, Any]]:
         where = self._chance.choice([None, "p = 'x'", "a > 50"])
-        columns = self._chance.choice([None, "id", ["t", "b"]])
-        return "ls.cluster(spark, t, where, columns=by, server=client)", {"where": where, "by": columns}
+        columns = self._chance.choice(["b", "id", ["t", "b"]])
+        names = {"where": where, "by": columns, "order": self._chance.choice(["sort", "z-order"])}
+        return "ls.cluster(spark, t, where, columns=by, order=order, server=client)", names
 
     def _compact_beside(self) -> tuple[str, dict[str, Any]]:
-        """An upsert is committed after the compaction has read, and before it commits."""
+        """An upsert is committed after the compaction, or clustering, has read, and before it commits."""
         rows = self._rows()
         self._model.upsert(rows)
-        return "beside(lambda: ls.upsert(frame(rows), t, server=client))", {"rows": rows}
+        code, names = self._chance.choice([self._compact, self._cluster])()
+        upsert = "ls.upsert(frame(rows), t, keys=keys, server=client)"
+        return f"beside(lambda: {upsert}, lambda: {code})", {**names, "rows": rows}
 
     def _rebucket(self) -> tuple[str, dict[str, Any]]:
         return "rebucket(at, merge)", self._buckets()
 
     def _rebucket_beside(self) -> tuple[str, dict[str, Any]]:
-        """Buckets are split or merged after an upsert, or a compaction, has chosen its own, and before it commits."""
-        code, names = self._chance.choice([self._upsert, self._delete_keys, self._compact])()
+        """Buckets are split or merged after an upsert, a compaction or a clustering has chosen its own, and before it
+        commits."""
+        code, names = self._chance.choice([self._upsert, self._delete_keys, self._compact, self._cluster])()
         return f"meanwhile(lambda: rebucket(at, merge), lambda: {code})", {**names, **self._buckets()}
 
     def _buckets(self) -> dict[str, Any]:
@@ -262,6 +319,8 @@ HELPERS: Final = """
     from unittest import mock
     from pyspark.sql import functions as F
     import lakemark, lakemark_spark as ls, lakemark_spark.compactions as compactions
+    from lakemark import Writer
+    from lakemark_core.errors import Unavailable
     from lakemark_core import bucket_tree as tree
     from lakemark_spark import layout
     client = lakemark.connect(address)
@@ -269,17 +328,16 @@ HELPERS: Final = """
         names = [name for name in columns if name in rows[0]]
         text = ", ".join(f"`{name}` {columns[name]}" for name in names)
         return spark.createDataFrame([tuple(row[name] for name in names) for row in rows], text)
-    def beside(work):
+    def beside(work, change):
         real, done = compactions.merged_rows, []
         def then(*args):
             if not done:
                 done.append(work())
             return real(*args)
         with mock.patch.object(compactions, "merged_rows", then):
-            commit = ls.compact(spark, t, server=client)
+            change()
         if not done:  # there was nothing to merge
             work()
-        return commit
     def rebucket(at, merge):
         leaves = [tree.bucket_named(one.name) for one in client.buckets.list(t)]
         whole = sorted({tree.parent(one) for one in leaves if set(tree.children(tree.parent(one))) <= set(leaves)})
@@ -288,13 +346,47 @@ HELPERS: Final = """
         else:
             client.buckets.alter(t, split=[tree.group_name(leaves[at % len(leaves)])])
     def meanwhile(work, change):
-        real, done = layout.write_numbered, []
+        real, done = layout._save, []
         def then(*args):
             if not done:
-                done.append(work())
+                done.append(True)
+                work()
             return real(*args)
-        with mock.patch.object(layout, "write_numbered", then):
+        with mock.patch.object(layout, "_save", then):
             change()
+        if not done:  # there was nothing to write
+            work()
+    def together(one, other):
+        again = []
+        def tried(change):
+            try:
+                change()
+            except lakemark.CommitConflict:
+                again.append(change)
+        meanwhile(lambda: tried(one), lambda: tried(other))
+        for change in again:
+            change()
+    class Killed(Exception):
+        pass
+    def interrupted(moment, change):
+        real, save = Writer.commit, layout._save
+        def commit(*args, **how):
+            if moment == "after":
+                real(*args, **how)
+            raise Killed
+        def lost(*args):
+            for rdd in spark.sparkContext._jsc.getPersistentRDDs().values():
+                rdd.unpersist(True)
+            return save(*args)
+        try:
+            if moment == "executor":
+                with mock.patch.object(layout, "_save", lost):
+                    return change()
+            # Who is killed rolls nothing back.
+            with mock.patch.object(Writer, "commit", commit), mock.patch.object(Writer, "__exit__", lambda *_: None):
+                return change()
+        except (Killed, Unavailable):
+            return change()
     def changed(since, version):
         found = ls.changes(spark, t, since, version, before=True, server=client)
         return sorted([list(row) for row in found.select("lakemark_change", *columns).collect()], key=repr)
@@ -314,7 +406,7 @@ def _play(
 ) -> None:
     """``looked_at``: after which steps, counted from 1; None: after each."""
     table = f"keyed.{kind}_{seed}"
-    properties = {"lakemark.primary-key": ",".join(KEY), **KINDS[kind]}
+    properties = {**({} if kind == "without_key" else {"lakemark.primary-key": ",".join(KEY)}), **KINDS[kind]}
     columns = ", ".join(f"{name} {column_type}" for name, column_type in COLUMNS.items())
     client.tables.create(table, columns, partitioned_by=["p"], properties=properties)
     model = Model("lakemark.merge.ordering-column" in properties, "lakemark.write.mode" in properties)
@@ -325,7 +417,7 @@ def _play(
     for step in range(1, steps + 1):
         code, names = play.next()
         told.append((code, names))
-        run(spark, code, t=table, **names)
+        run(spark, code, t=table, keys=play.keys, **names)
         version = client.snapshot(table).version
         past[version] = model.table()
         one, least = chance.randrange(IDS), chance.randrange(100)
@@ -340,7 +432,7 @@ def _play(
         assert _read(client, table, version, where) == matching, (where, told)
         assert _overlapping(client, table) == [], told
         changes = run(spark, f"result = changed({since}, {version})")
-        assert changes == _changes(past[since], past[version]), (since, told)
+        assert changes == _changes(past[since], past[version], keyed=kind != "without_key"), (since, told)
     for version in chance.sample(sorted(past)[1:], min(2, len(past) - 1)):
         everything = run(spark, f"result = states({version}, 'true')")
         assert everything == [past[version]] * 2, (version, told)
@@ -363,15 +455,19 @@ def _read(client: Client, table: str, version: int, where: str) -> list[list[Any
     return sorted([[row[name] for name in COLUMNS] for row in rows.to_pylist()], key=repr)
 
 
-def _changes(before: list[list[Any]], after: list[list[Any]]) -> list[list[Any]]:
-    """What a reader of changes is told, with the rows before they were updated."""
+def _changes(before: list[list[Any]], after: list[list[Any]], *, keyed: bool) -> list[list[Any]]:
+    """What a reader of changes is told, with the rows before they were updated.
+
+    Without a key, nobody knows which row has become which.
+    """
+    names = ("update_before", "update_after") if keyed else ("delete", "insert")
     at = [list(COLUMNS).index(name) for name in KEY]
     old, new = ({tuple(row[one] for one in at): row for row in rows} for rows in (before, after))
     told = [["insert", *new[key]] for key in new.keys() - old.keys()]
     told += [["delete", *old[key]] for key in old.keys() - new.keys()]
     for key in old.keys() & new.keys():
         if old[key] != new[key]:
-            told += [["update_before", *old[key]], ["update_after", *new[key]]]
+            told += [[names[0], *old[key]], [names[1], *new[key]]]
     return sorted(told, key=repr)
 
 

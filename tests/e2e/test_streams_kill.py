@@ -1,6 +1,7 @@
 """Streaming drivers that are killed at random points: each batch is in the tables exactly once.
 
-Two jobs write the same two tables at the same time: one gets all rows, the other the newest value of each key.
+Two jobs write the same two tables at the same time: one gets all rows, the other the newest value of each key. Both
+compact the latter now and then, and may be killed while they do.
 """
 
 from __future__ import annotations
@@ -184,6 +185,8 @@ def _play(client: Client, service: Service, directory: Path, name: str, kills: i
     assert sorted(rows, key=in_order) == sorted(given, key=in_order)
     last = {row["id"]: row for row in sorted(given, key=lambda row: row["value"])}
     assert {row["id"]: row for row in client.read(newest).to_pylist()} == last
+    operations = [one.operation for one in client.timeline.versions(newest, limit=10_000)]
+    assert "compact" in operations
     versions = client.timeline.versions(log, limit=10_000)
     epochs = [(one.metadata["lakemark.stream.query"], int(one.metadata["lakemark.stream.epoch"])) for one in versions]
     assert len(set(epochs)) == len(epochs) == len(jobs) * batches

@@ -78,6 +78,7 @@ def test_a_key_without_buckets_need_not_name_the_partition() -> None:
         ({KEY: "id", ORDERING: " "}, "names no column"),
         ({KEY: "id", ORDERING: "id"}, "belongs to the key"),
         ({KEY: "id", ORDERING: "tags"}, r"'tags' is array<int>"),
+        ({KEY: "id", ORDERING: "at"}, "ordering-column = 'at' needs lakemark.bucket.count"),
         ({KEY: "id", ORDERING: "at", BY: "column"}, "goes by the order of commits"),
         ({MODE: "merge-on-read"}, "lakemark.write.mode is for tables with a key"),
         ({BUCKETS: "8"}, "lakemark.bucket.count is for tables with a key"),
