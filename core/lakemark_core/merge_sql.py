@@ -112,11 +112,18 @@ def _by_row(base: str, log: str, schema: Schema, kind: TableKind, size: LogSize)
         newer = f"({ours} IS NULL AND {theirs} IS NOT NULL OR {theirs} > {ours} OR {theirs} <=> {ours} AND {newer})"
     # A base row is older than all deltas on top of it. Were that a constant, Spark would compare it once, and not see
     # that the anti joins of base rows and of deltas have the same other side.
+    before = f"IF({key[0]} IS NULL, 0L, -1L) AS {instant}"
     rows = (
-        f"SELECT {names}, IF({key[0]} IS NULL, 0L, -1L) AS {instant}, '{UPSERT}' AS {operation} FROM {base} "
+        f"SELECT {names}, {before}, '{UPSERT}' AS {operation} FROM {base} "
         f"UNION ALL SELECT {names}, {instant}, {operation} FROM {log}"
     )
     changes = f"SELECT {_list([*key, *([ordering] if ordering else []), instant])} FROM {log}"
+    if ordering:
+        # A base row may be newer than all changes of its key: then these are left out.
+        changes += (
+            f" UNION ALL SELECT {_hint(size, fields)}{_list([*key, ordering])}, {before} FROM {base} AS a "
+            f"LEFT SEMI JOIN (SELECT {_list(key)} FROM {log}) AS d ON {_same(key, 'a', 'd')}"
+        )
     if size.layers > LAYERS_MAX:
         changes = _newest(changes, key, ordering, instant)
     return (

@@ -216,7 +216,9 @@ def test_many_changes_of_a_row_are_merged_as_few_are(
         """
         values = [2.0, float("nan"), 1.0, 9.0, 9.0, 0.5, 8.0, 9.0, 3.0, 1.5, 7.0]
         for step, x in enumerate(values):
-            rows = [(i, x if i else float(step), f"{i}-{step}", "a") for i in range(step % 3, 6)]
+            # The first row of 5 is newer than all of its changes, and the last one of 0 than all before it.
+            of = {0: float(step), 5: 100.0 - step}
+            rows = [(i, of.get(i, x), f"{i}-{step}", "a") for i in range(step % 3, 6)]
             ls.upsert(spark.createDataFrame(rows, "id bigint, x double, s string, p string"), t, server=client)
             if step % 4 == 1:
                 ls.delete(spark, t, f"id = {step // 4 + 1}", server=client)
