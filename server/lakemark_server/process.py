@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from itertools import chain
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from lakemark_hms.facet import LakeFacet
     from lakemark_hms.federation.mounted import Mounted
     from lakemark_hms.listener.runner import Domains
+    from lakemark_hms.wire.sasl import Conversation, Mechanisms
     from lakemark_hms.wire.security import Security
     from lakemark_web.server import WebServer
 
@@ -440,12 +442,10 @@ class Service:
     def _security(self) -> Security:
         """What clients of the Metastore protocol have to prove. Raises InvalidArgument for settings that cannot be."""
         from lakemark_hms.wire.layers import Certificates
-        from lakemark_hms.wire.security import Security, plain
+        from lakemark_hms.wire.security import Security
 
         given = self.settings
-        check = passwords.check_of(given.users_file, given.password_check)
-        if (given.hms_auth == "plain") != (check is not None):
-            raise InvalidArgument("hms_auth=plain and users_file or password_check go together: set both or none")
+        mechanisms = self._mechanisms()
         certificates = None
         if given.hms_tls_certificate:
             try:
@@ -456,13 +456,31 @@ class Service:
                 ) from error
         elif given.hms_tls_key or given.hms_tls_client_ca:
             raise InvalidArgument("hms_tls_key and hms_tls_client_ca need hms_tls_certificate")
-        elif check is not None and not _is_loopback(given.host):
+        elif "PLAIN" in mechanisms and not _is_loopback(given.host):
             _log.warning("passwords of the Metastore protocol cross the network as they are: set hms_tls_certificate")
-        if check is None:
-            return Security(certificates)
-        return Security(
-            certificates, plain(check, check.known) if isinstance(check, passwords.UsersFile) else plain(check)
-        )
+        return Security(certificates, mechanisms or None)
+
+    def _mechanisms(self) -> Mechanisms:
+        """How clients of the Metastore protocol may log in. Raises InvalidArgument for settings that cannot be."""
+        from lakemark_hms.wire.security import kerberos, plain
+
+        given = self.settings
+        mechanisms: dict[str, Callable[[], Conversation]] = {}
+        check = passwords.check_of(given.users_file, given.password_check)
+        if ("plain" in given.hms_auth) != (check is not None):
+            raise InvalidArgument("hms_auth=plain and users_file or password_check go together: set both or none")
+        if check is not None:
+            mechanisms |= plain(check, check.known) if isinstance(check, passwords.UsersFile) else plain(check)
+        principal, keytab = given.hms_kerberos_principal, given.hms_kerberos_keytab
+        if len({"kerberos" in given.hms_auth, bool(principal), bool(keytab)}) > 1:
+            raise InvalidArgument(
+                "hms_auth=kerberos, hms_kerberos_principal and hms_kerberos_keytab go together: set all or none"
+            )
+        if principal:
+            mechanisms |= kerberos(principal, keytab, given.hms_sasl_qop)
+        if "auth" not in given.hms_sasl_qop and mechanisms.keys() != {"GSSAPI"}:
+            raise InvalidArgument("hms_sasl_qop without auth is for hms_auth=kerberos alone: PLAIN protects nothing")
+        return mechanisms
 
     def _bridge(self, lake: LakeFacet, port: int, kind: str) -> HmsBridge:
         from lakemark_hms.bridge import HmsBridge

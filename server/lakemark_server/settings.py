@@ -62,8 +62,13 @@ class Settings(BaseSettings):
     hms_shared_ports: bool = Field(
         False, description="whether several processes on one store listen on the same Metastore ports of this machine"
     )
-    hms_auth: Literal["none", "plain"] = Field(
-        "none", description="whether Metastore clients log in, by SASL PLAIN with users_file or password_check"
+    hms_auth: Literal["none", "plain", "kerberos", "plain+kerberos"] = Field(
+        "none", description="how Metastore clients log in: by SASL PLAIN (users_file or password_check), by Kerberos"
+    )
+    hms_kerberos_principal: str = Field("", description="of this service: service/host@REALM; _HOST is this machine")
+    hms_kerberos_keytab: str = Field("", description="file with its key")
+    hms_sasl_qop: list[Literal["auth", "auth-int", "auth-conf"]] = Field(
+        ["auth"], min_length=1, description="what Kerberos' clients may choose: only log in, sign, encrypt"
     )
     users_file: str = Field("", description="file of users with hashed passwords, one `lakemark password` line each")
     password_check: str = Field("", description="package.module:function of (user, password) instead of users_file")
