@@ -54,14 +54,19 @@ def running_kdc() -> Iterator[Kdc]:
     missing = [name for name in _PROGRAMS if shutil.which(name, path=_PLACES) is None]
     if missing:
         pytest.skip(f"no KDC here: {', '.join(missing)} (Debian: krb5-kdc, krb5-admin-server, krb5-user)")
-    realm = k5test.K5Realm(
-        realm=REALM,
-        portbase=_free_ports(),
-        krb5_conf={"libdefaults": {"dns_canonicalize_hostname": "false", "rdns": "false", "udp_preference_limit": "1"}},
-        create_user=False,
-        create_host=False,
-        get_creds=False,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        # It asks DNS for the name of the machine with each line of its configuration, and DNS may be slow or away.
+        patch.setattr(k5test.K5Realm, "hostname", "localhost")
+        realm = k5test.K5Realm(
+            realm=REALM,
+            portbase=_free_ports(),
+            krb5_conf={
+                "libdefaults": {"dns_canonicalize_hostname": "false", "rdns": "false", "udp_preference_limit": "1"}
+            },
+            create_user=False,
+            create_host=False,
+            get_creds=False,
+        )
     try:
         yield Kdc(realm)
     finally:

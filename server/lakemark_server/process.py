@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib import metadata
 from itertools import chain
 from types import FrameType
@@ -25,6 +26,7 @@ import structlog
 from lakemark_core import storage
 from lakemark_core.errors import InvalidArgument, LakemarkError, NotFound
 from lakemark_server.access import passwords
+from lakemark_server.access.tokens import DelegationTokens, TokenLimits
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.admission.tenants import Tenants
@@ -65,6 +67,7 @@ from lakemark_server.snapshots.base_builds import Thresholds
 from lakemark_server.snapshots.comparisons import Comparer
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.store import event_log, leases, store_format
+from lakemark_server.store.mutations import Mutations
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.transactions.limits import TransactionLimits
 from lakemark_server.transactions.service import Transactions
@@ -75,6 +78,7 @@ if TYPE_CHECKING:
     from lakemark_hms.facet import LakeFacet
     from lakemark_hms.federation.mounted import Mounted
     from lakemark_hms.listener.runner import Domains
+    from lakemark_hms.tokens import TokenDesk
     from lakemark_hms.wire.sasl import Conversation, Mechanisms
     from lakemark_hms.wire.security import Security
     from lakemark_web.server import WebServer
@@ -197,6 +201,7 @@ class Service:
         )
         self._warehouse = Warehouse(self.catalog)
         self._hms_admission = self._admission()
+        self._token_desk = self._tokens()
         self.hms, self.engine = self._bridges()
         self._sweeper = Sweeper(
             self.store,
@@ -232,6 +237,7 @@ class Service:
             clean_grace_ms=int(settings.clean_grace_s * 1_000),
             event_retention=retention,
             transaction_limits=transaction_limits,
+            tokens=DelegationTokens(Mutations(store, clock), self._token_limits),
         )
         tasks = Tasks(store, clock)
 
@@ -460,6 +466,29 @@ class Service:
             _log.warning("passwords of the Metastore protocol cross the network as they are: set hms_tls_certificate")
         return Security(certificates, mechanisms or None)
 
+    @property
+    def _token_limits(self) -> TokenLimits:
+        given = self.settings
+        return TokenLimits(
+            lifetime_ms=max(1, int(given.hms_token_lifetime_s * 1_000)),
+            renew_ms=max(1, int(given.hms_token_renew_s * 1_000)),
+            of_owner_max=given.hms_tokens_max,
+        )
+
+    def _tokens(self) -> TokenDesk | None:
+        """Tokens are for those who log in. They protect nothing, so they are none where all has to be protected."""
+        from lakemark_hms.principals import service_principal
+        from lakemark_hms.tokens import TokenDesk
+        from lakemark_hms.wire.security import tokens
+
+        given, security = self.settings, self._hms_security
+        if security.mechanisms is None or "auth" not in given.hms_sasl_qop:
+            return None
+        realm = service_principal(given.hms_kerberos_principal)[1] if given.hms_kerberos_principal else ""
+        desk = TokenDesk(DelegationTokens(self.catalog.mutations, self._token_limits), realm)
+        self._hms_security = replace(security, mechanisms={**security.mechanisms, **tokens(desk.account)})
+        return desk
+
     def _mechanisms(self) -> Mechanisms:
         """How clients of the Metastore protocol may log in. Raises InvalidArgument for settings that cannot be."""
         from lakemark_hms.wire.security import kerberos, plain
@@ -517,6 +546,7 @@ class Service:
             # What engines other than Spark do when a statement ends is not known.
             doors=DoorFacade(self.doors, self.snapshots, given.engine_schemes) if kind == "hms" else None,
             security=self._hms_security,
+            tokens=self._token_desk,
         )
 
 

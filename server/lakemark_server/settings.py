@@ -70,6 +70,9 @@ class Settings(BaseSettings):
     hms_sasl_qop: list[Literal["auth", "auth-int", "auth-conf"]] = Field(
         ["auth"], min_length=1, description="what Kerberos' clients may choose: only log in, sign, encrypt"
     )
+    hms_token_lifetime_s: float = Field(7 * 86_400.0, gt=0, description="after which a delegation token ends")
+    hms_token_renew_s: float = Field(86_400.0, gt=0, description="after which it expires if it is not renewed")
+    hms_tokens_max: int = Field(10_000, ge=1, description="delegation tokens of one user")
     users_file: str = Field("", description="file of users with hashed passwords, one `lakemark password` line each")
     password_check: str = Field("", description="package.module:function of (user, password) instead of users_file")
     hms_tls_certificate: str = Field("", description="PEM file of the Metastore ports' certificate; not set: no TLS")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import os
 import socket
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
+from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore, ttypes
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TSaslClientTransport, TTransportException
@@ -22,6 +23,7 @@ from lakemark_core.errors import InvalidArgument
 from lakemark_hms.wire import codec
 from lakemark_hms.wire.sasl import BAD, COMPLETE, OK, START, framed
 from lakemark_server.access.passwords import user_line
+from lakemark_server.access.token_format import Identifier, Token
 from lakemark_server.process import Service
 from tests.integration.grpc_server import connected, running_service
 from tests.integration.hms_objects import table
@@ -84,11 +86,13 @@ def connect(kdc: Kdc, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connect]:
     pytest.importorskip("kerberos", reason="no client of Kerberos here: scripts/setup --kerberos brings it")
     with ExitStack() as stack:
 
-        def opened(service: Service, user: str = "ann", **sasl: Any) -> Any:
+        def opened(
+            service: Service, user: str = "ann", host: str = "localhost", service_name: str = "hive", **sasl: Any
+        ) -> Any:
             monkeypatch.setenv("KRB5CCNAME", str(kdc.tickets(user)))
             sock = Recorded("127.0.0.1", port_of(service))
             given = {"mechanism": "GSSAPI", **sasl}
-            transport = TSaslClientTransport(sock, "localhost", "hive", **given)
+            transport = TSaslClientTransport(sock, host, service_name, **given)
             stack.callback(transport.close)
             transport.open()
             client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport, fallback=False))
@@ -275,11 +279,43 @@ def test_a_ticket_is_not_taken_twice(tmp_path: Path, keytab: Path, kdc: Kdc) -> 
         assert (status, why) == (BAD, b"the ticket was used before")
 
 
+def test_tokens_for_who_has_a_ticket(tmp_path: Path, keytab: Path, connect: Connect) -> None:
+    """The names are principals, as Hive's clients send them; Spark names the service as the renewer."""
+    with serving(tmp_path, keytab) as service:
+        ann, hive = connect(service), connect(service, "hive/elsewhere")
+        token = ann.get_delegation_token(f"ann@{REALM}", f"hive/_HOST@{REALM}")
+        parts = Token.of(token)
+        own = Identifier.decoded(parts.identifier)
+        assert (own.owner, own.renewer) == ("ann", "hive")
+        name, password = (base64.b64encode(part).decode() for part in parts[:2])
+        digest = {"mechanism": "DIGEST-MD5", "username": name, "password": password}
+        use(connect(service, host="default", service_name="null", **digest))
+        assert hive.renew_delegation_token(token) > own.issued_ms
+        hive.cancel_delegation_token(token)
+        with pytest.raises(TTransportException, match="was cancelled"):
+            connect(service, host="default", service_name="null", **digest)
+        for owner, renewer, reason in (
+            (f"bob@{REALM}", "", "nobody may act for another user"),
+            ("ann@OTHER.TEST", "", "is no principal of"),
+            ("ann", "hive/_HOST@OTHER.TEST", "is no principal of"),
+        ):
+            with pytest.raises(ttypes.MetaException, match=reason):
+                ann.get_delegation_token(owner, renewer)
+
+
+def test_there_are_no_tokens_where_all_has_to_be_protected(tmp_path: Path, keytab: Path, connect: Connect) -> None:
+    with serving(tmp_path, keytab, hms_sasl_qop=["auth-conf"]) as service:
+        with pytest.raises(ttypes.MetaException, match="auth in hms_sasl_qop"):
+            connect(service).get_delegation_token("ann", "")
+        with pytest.raises(TTransportException, match="there are: GSSAPI"):
+            connect(service, host="default", service_name="null", mechanism="DIGEST-MD5")
+
+
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        (framed(START, b"NTLM"), b"there are: GSSAPI"),
-        (framed(START, b"PLAIN"), b"there are: GSSAPI"),
+        (framed(START, b"NTLM"), b"there are: GSSAPI, DIGEST-MD5"),
+        (framed(START, b"PLAIN"), b"there are: GSSAPI, DIGEST-MD5"),
         (framed(START, b"GSSAPI") + framed(OK, b""), b"begins with a ticket"),
         (framed(START, b"GSSAPI") + framed(OK, b"no ticket at all"), b"Kerberos does not accept"),
         (framed(START, b"GSSAPI") + framed(OK, b"x" * 65_536), b"Kerberos does not accept"),

@@ -5,11 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Final
 
 from lakemark_core.errors import InvalidArgument
 from lakemark_hms.principals import service_principal
+from lakemark_hms.wire.digest import Accounts, DigestMd5
 from lakemark_hms.wire.layers import Certificates, Layer, Stacked
 from lakemark_hms.wire.sasl import Mechanisms, Plain, SaslLayer
+
+TOKENS: Final = "DIGEST-MD5"
+"""The mechanism by which clients log in with a token."""
 
 log = logging.getLogger(__name__)
 
@@ -58,3 +63,8 @@ def kerberos(principal: str, keytab: str, qops: Collection[str]) -> Mechanisms:
         ) from error
     acceptor = Acceptor.of(name, realm, keytab, qops)
     return {"GSSAPI": lambda: Gssapi(acceptor)}
+
+
+def tokens(accounts: Accounts) -> Mechanisms:
+    """The mechanism DIGEST-MD5 for delegation tokens."""
+    return {TOKENS: lambda: DigestMd5(accounts)}
