@@ -107,7 +107,8 @@ class Gssapi:
         bits = sum(QOP_BITS[qop] for qop in set(self._acceptor.qops))
         size = 0 if bits == QOP_BITS["auth"] else _RECEIVED_BYTES_MAX
         self._stage = _Stage.OFFERED
-        return self._context.wrap(bytes([bits]) + size.to_bytes(3, "big"), False).message
+        offer: bytes = self._context.wrap(bytes([bits]) + size.to_bytes(3, "big"), False).message
+        return offer
 
     def _choose(self, response: bytes) -> Proven | Refused:
         chosen = self._context.unwrap(response).message
@@ -144,9 +145,10 @@ class _Wrapped:
     def wrap(self, data: bytes) -> bytes:
         try:
             with self._lock:
-                return self._context.wrap(data, self._encrypted).message
+                frame: bytes = self._context.wrap(data, self._encrypted).message
         except GSSError as error:
             raise OSError(_text(error)) from error
+        return frame
 
     def unwrap(self, frame: bytes) -> bytes:
         try:
@@ -156,7 +158,8 @@ class _Wrapped:
             raise LayerError(f"a frame was not as its client has protected it: {_text(error)}") from None
         if self._encrypted and not plain.encrypted:
             raise LayerError("a frame came as plain text, though the client has chosen to encrypt")
-        return plain.message
+        data: bytes = plain.message
+        return data
 
 
 def _for_client(error: GSSError, principal: str) -> str:
