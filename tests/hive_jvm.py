@@ -19,13 +19,17 @@ SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 
 
 @contextmanager
-def hive_classes(class_path: Sequence[Path], log: Path) -> Iterator[HiveJvm]:
-    """The classes of these jars; ``folder/*`` are those of a folder. ``log``: a file for what the process says."""
+def hive_classes(class_path: Sequence[Path], log: Path, flags: Sequence[str] = ()) -> Iterator[HiveJvm]:
+    """The classes of these jars; ``folder/*`` are those of a folder. ``log``: a file for what the process says.
+
+    ``flags``: further ones for Java.
+    """
     bridge = next(SPARK_JARS.glob("py4j-*.jar"))
     command = [
         java_executable(),
         "-Xmx512m",
         *open_module_flags(),
+        *flags,
         "-cp",
         os.pathsep.join(map(str, [bridge, *class_path])),
         "py4j.GatewayServer",
@@ -64,6 +68,7 @@ class HiveJvm:
         thrift = gateway.jvm.org.apache.thrift
         self._json = thrift.TSerializer(thrift.protocol.TJSONProtocol.Factory())
         self.hive = gateway.jvm.org.apache.hadoop.hive
+        self.hadoop = gateway.jvm.org.apache.hadoop
         self.metastore = self.hive.metastore
 
     def list_of(self, values: Sequence[object]) -> Any:

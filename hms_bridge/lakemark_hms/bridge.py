@@ -15,6 +15,7 @@ from lakemark_hms.handlers import all_handlers
 from lakemark_hms.kept_answers import BYTES_MAX_DEFAULT, KEPT, KeptAnswers
 from lakemark_hms.notifications.formats import JSON, MessageFormat
 from lakemark_hms.services import Services
+from lakemark_hms.tokens import TokenDesk
 from lakemark_hms.wire.dispatch import Dispatcher, run_all
 from lakemark_hms.wire.limits import ServerSettings
 from lakemark_hms.wire.security import Security
@@ -37,7 +38,7 @@ class HmsBridge:
     ``get_config_value``, to which the warehouse directory is added. ``admission`` limits what tenants may request;
     None: no limits. ``mounted``: databases of outside Metastores. ``security``: what clients must prove first.
     ``timeline``, ``transactions``: the process's own, if it has them. ``engine_schemes``, ``notification_format``,
-    ``partitions_max``, ``doors``: see ``Services``. Answers of up to ``kept_bytes_max`` bytes are kept
+    ``partitions_max``, ``doors``, ``tokens``: see ``Services``. Answers of up to ``kept_bytes_max`` bytes are kept
     (``kept_answers``; 0: none). Raises Unavailable if the port is taken.
     """
 
@@ -60,6 +61,7 @@ class HmsBridge:
         mounted: Mounted | None = None,
         kept_bytes_max: int = BYTES_MAX_DEFAULT,
         doors: DoorFacade | None = None,
+        tokens: TokenDesk | None = None,
         security: Security | None = None,
     ) -> None:
         schemes = engine_schemes or {}
@@ -77,6 +79,7 @@ class HmsBridge:
             notification_format,
             partitions_max,
             doors,
+            tokens,
         )
         handlers = all_handlers(self.services)
         if mounted is not None:

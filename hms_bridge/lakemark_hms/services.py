@@ -16,6 +16,7 @@ from lakemark_hms.names import DatabaseName
 from lakemark_hms.notifications.formats import JSON, MessageFormat
 from lakemark_hms.partition_objects import view_of
 from lakemark_hms.partition_view import PartitionView, Values
+from lakemark_hms.tokens import TokenDesk
 from lakemark_hms.wire.dispatch import Session
 from lakemark_proto.store.v1.store_pb2 import DatabaseRecord, TableEntry
 from lakemark_proto.v1.catalog_pb2 import WAREHOUSE
@@ -46,7 +47,8 @@ class Services:
     ``engine_schemes`` says in which scheme engines read the locations of databases and lake tables, by the scheme that
     these have. The locations of warehouse tables are answered as they were sent. ``notification_format``: in which form
     the messages of notifications are. ``partitions_max``: of partitions in one answer; a request for more is refused
-    (0: none is). ``doors``: None if rows cannot come into lake tables through this protocol.
+    (0: none is). ``doors``: None if rows cannot come into lake tables through this protocol. ``tokens``: None if
+    clients cannot log in with delegation tokens.
     """
 
     catalog: Catalog
@@ -60,6 +62,7 @@ class Services:
     notification_format: MessageFormat = JSON
     partitions_max: int = 0
     doors: DoorFacade | None = None
+    tokens: TokenDesk | None = None
 
     def for_engines(self, location: str) -> str:
         """A location in the scheme that engines read."""

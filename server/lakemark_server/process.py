@@ -12,7 +12,9 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib import metadata
 from itertools import chain
 from types import FrameType
@@ -24,6 +26,7 @@ import structlog
 from lakemark_core import storage
 from lakemark_core.errors import InvalidArgument, LakemarkError, NotFound
 from lakemark_server.access import passwords
+from lakemark_server.access.tokens import DelegationTokens, TokenLimits
 from lakemark_server.admission.pressure import InflightBytes
 from lakemark_server.admission.quotas import Quotas
 from lakemark_server.admission.tenants import Tenants
@@ -64,6 +67,7 @@ from lakemark_server.snapshots.base_builds import Thresholds
 from lakemark_server.snapshots.comparisons import Comparer
 from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_server.store import event_log, leases, store_format
+from lakemark_server.store.mutations import Mutations
 from lakemark_server.timeline.service import Timeline
 from lakemark_server.transactions.limits import TransactionLimits
 from lakemark_server.transactions.service import Transactions
@@ -74,6 +78,8 @@ if TYPE_CHECKING:
     from lakemark_hms.facet import LakeFacet
     from lakemark_hms.federation.mounted import Mounted
     from lakemark_hms.listener.runner import Domains
+    from lakemark_hms.tokens import TokenDesk
+    from lakemark_hms.wire.sasl import Conversation, Mechanisms
     from lakemark_hms.wire.security import Security
     from lakemark_web.server import WebServer
 
@@ -195,6 +201,7 @@ class Service:
         )
         self._warehouse = Warehouse(self.catalog)
         self._hms_admission = self._admission()
+        self._token_desk = self._tokens()
         self.hms, self.engine = self._bridges()
         self._sweeper = Sweeper(
             self.store,
@@ -230,6 +237,7 @@ class Service:
             clean_grace_ms=int(settings.clean_grace_s * 1_000),
             event_retention=retention,
             transaction_limits=transaction_limits,
+            tokens=DelegationTokens(Mutations(store, clock), self._token_limits),
         )
         tasks = Tasks(store, clock)
 
@@ -440,12 +448,10 @@ class Service:
     def _security(self) -> Security:
         """What clients of the Metastore protocol have to prove. Raises InvalidArgument for settings that cannot be."""
         from lakemark_hms.wire.layers import Certificates
-        from lakemark_hms.wire.security import Security, plain
+        from lakemark_hms.wire.security import Security
 
         given = self.settings
-        check = passwords.check_of(given.users_file, given.password_check)
-        if (given.hms_auth == "plain") != (check is not None):
-            raise InvalidArgument("hms_auth=plain and users_file or password_check go together: set both or none")
+        mechanisms = self._mechanisms()
         certificates = None
         if given.hms_tls_certificate:
             try:
@@ -456,13 +462,54 @@ class Service:
                 ) from error
         elif given.hms_tls_key or given.hms_tls_client_ca:
             raise InvalidArgument("hms_tls_key and hms_tls_client_ca need hms_tls_certificate")
-        elif check is not None and not _is_loopback(given.host):
+        elif "PLAIN" in mechanisms and not _is_loopback(given.host):
             _log.warning("passwords of the Metastore protocol cross the network as they are: set hms_tls_certificate")
-        if check is None:
-            return Security(certificates)
-        return Security(
-            certificates, plain(check, check.known) if isinstance(check, passwords.UsersFile) else plain(check)
+        return Security(certificates, mechanisms or None)
+
+    @property
+    def _token_limits(self) -> TokenLimits:
+        given = self.settings
+        return TokenLimits(
+            lifetime_ms=max(1, int(given.hms_token_lifetime_s * 1_000)),
+            renew_ms=max(1, int(given.hms_token_renew_s * 1_000)),
+            of_owner_max=given.hms_tokens_max,
         )
+
+    def _tokens(self) -> TokenDesk | None:
+        """Tokens are for those who log in. They protect nothing, so they are none where all has to be protected."""
+        from lakemark_hms.principals import service_principal
+        from lakemark_hms.tokens import TokenDesk
+        from lakemark_hms.wire.security import tokens
+
+        given, security = self.settings, self._hms_security
+        if security.mechanisms is None or "auth" not in given.hms_sasl_qop:
+            return None
+        realm = service_principal(given.hms_kerberos_principal)[1] if given.hms_kerberos_principal else ""
+        desk = TokenDesk(DelegationTokens(self.catalog.mutations, self._token_limits), realm)
+        self._hms_security = replace(security, mechanisms={**security.mechanisms, **tokens(desk.account)})
+        return desk
+
+    def _mechanisms(self) -> Mechanisms:
+        """How clients of the Metastore protocol may log in. Raises InvalidArgument for settings that cannot be."""
+        from lakemark_hms.wire.security import kerberos, plain
+
+        given = self.settings
+        mechanisms: dict[str, Callable[[], Conversation]] = {}
+        check = passwords.check_of(given.users_file, given.password_check)
+        if ("plain" in given.hms_auth) != (check is not None):
+            raise InvalidArgument("hms_auth=plain and users_file or password_check go together: set both or none")
+        if check is not None:
+            mechanisms |= plain(check, check.known) if isinstance(check, passwords.UsersFile) else plain(check)
+        principal, keytab = given.hms_kerberos_principal, given.hms_kerberos_keytab
+        if len({"kerberos" in given.hms_auth, bool(principal), bool(keytab)}) > 1:
+            raise InvalidArgument(
+                "hms_auth=kerberos, hms_kerberos_principal and hms_kerberos_keytab go together: set all or none"
+            )
+        if principal:
+            mechanisms |= kerberos(principal, keytab, given.hms_sasl_qop)
+        if "auth" not in given.hms_sasl_qop and mechanisms.keys() != {"GSSAPI"}:
+            raise InvalidArgument("hms_sasl_qop without auth is for hms_auth=kerberos alone: PLAIN protects nothing")
+        return mechanisms
 
     def _bridge(self, lake: LakeFacet, port: int, kind: str) -> HmsBridge:
         from lakemark_hms.bridge import HmsBridge
@@ -499,6 +546,7 @@ class Service:
             # What engines other than Spark do when a statement ends is not known.
             doors=DoorFacade(self.doors, self.snapshots, given.engine_schemes) if kind == "hms" else None,
             security=self._hms_security,
+            tokens=self._token_desk,
         )
 
 

@@ -62,9 +62,17 @@ class Settings(BaseSettings):
     hms_shared_ports: bool = Field(
         False, description="whether several processes on one store listen on the same Metastore ports of this machine"
     )
-    hms_auth: Literal["none", "plain"] = Field(
-        "none", description="whether Metastore clients log in, by SASL PLAIN with users_file or password_check"
+    hms_auth: Literal["none", "plain", "kerberos", "plain+kerberos"] = Field(
+        "none", description="how Metastore clients log in: by SASL PLAIN (users_file or password_check), by Kerberos"
     )
+    hms_kerberos_principal: str = Field("", description="of this service: service/host@REALM; _HOST is this machine")
+    hms_kerberos_keytab: str = Field("", description="file with its key")
+    hms_sasl_qop: list[Literal["auth", "auth-int", "auth-conf"]] = Field(
+        ["auth"], min_length=1, description="what Kerberos' clients may choose: only log in, sign, encrypt"
+    )
+    hms_token_lifetime_s: float = Field(7 * 86_400.0, gt=0, description="after which a delegation token ends")
+    hms_token_renew_s: float = Field(86_400.0, gt=0, description="after which it expires if it is not renewed")
+    hms_tokens_max: int = Field(10_000, ge=1, description="delegation tokens of one user")
     users_file: str = Field("", description="file of users with hashed passwords, one `lakemark password` line each")
     password_check: str = Field("", description="package.module:function of (user, password) instead of users_file")
     hms_tls_certificate: str = Field("", description="PEM file of the Metastore ports' certificate; not set: no TLS")

@@ -333,15 +333,6 @@ def test_the_uuid_of_the_metastore(raw: Raw, catalog: Catalog) -> None:
         other.close()
 
 
-def test_there_are_no_delegation_tokens(client: Client) -> None:
-    with pytest.raises(MetaException, match="sasl"):
-        client.get_delegation_token("anna", "anna")
-    with pytest.raises(MetaException, match="renew_delegation_token"):
-        client.renew_delegation_token("token")
-    with pytest.raises(MetaException, match="cancel_delegation_token"):
-        client.cancel_delegation_token("token")
-
-
 def test_runtime_statistics(raw: Raw) -> None:
     for number in range(3):
         stat = ttypes.RuntimeStat(weight=10, payload=bytes([number]))

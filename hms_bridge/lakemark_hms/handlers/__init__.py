@@ -24,6 +24,7 @@ from lakemark_hms.handlers.statistics import Statistics
 from lakemark_hms.handlers.subject import Subject, require_distinct
 from lakemark_hms.handlers.table_changes import TableChanges
 from lakemark_hms.handlers.tables import Tables
+from lakemark_hms.handlers.tokens import Tokens
 from lakemark_hms.handlers.transactions import Transactions
 from lakemark_hms.services import Services
 from lakemark_hms.wire.dispatch import Handler
@@ -49,6 +50,7 @@ SUBJECTS: Final[tuple[type[Subject], ...]] = (
     Transactions,
     Grants,
     Metastore,
+    Tokens,
     Notifications,
 )
 

@@ -1,8 +1,7 @@
-"""The metastore as a whole: its name, what optimizers note in it, and tokens, which it does not give."""
+"""The metastore as a whole: its name, and what optimizers note in it."""
 
 from __future__ import annotations
 
-from lakemark_core.errors import UnsupportedOperation
 from lakemark_hms.handlers.subject import Subject, method
 from lakemark_hms.services import Services
 from lakemark_hms.wire.dispatch import Call
@@ -33,15 +32,6 @@ class Metastore(Subject, title="The metastore itself"):
             RuntimeStat(createTime=one.created_s, weight=one.weight, payload=one.payload)
             for one in self._statistics.latest(_limit(request.maxWeight), _limit(request.maxCreateTime))
         ]
-
-    @method("get_delegation_token", Rank.READ)
-    @method("renew_delegation_token", Rank.WRITE)
-    @method("cancel_delegation_token", Rank.WRITE)
-    def no_tokens(self, call: Call) -> None:
-        raise UnsupportedOperation(
-            f"{call.name}: delegation tokens stand for a login by Kerberos, and this port has none; switch off "
-            "hive.metastore.sasl.enabled (hadoop.security.authentication=simple) in the client"
-        )
 
 
 def _limit(number: int | None) -> int:

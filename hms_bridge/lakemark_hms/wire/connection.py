@@ -58,7 +58,7 @@ class Connection:
         self.session = Session(peer)
         self.host = peer.rpartition(":")[0]
         self.inbox = Inbox(message_bytes_max)
-        self.counted = 0  # bytes of the inbox in the server's sum
+        self.counted = 0  # of ``held``, in the server's sum
         self.lock = threading.Lock()
         self.running = False  # guarded by lock
         self.out: memoryview | None = None  # the rest of a reply that the socket did not take
@@ -79,6 +79,11 @@ class Connection:
     def ended(self) -> bool:
         """Whether the peer has said that nothing more comes, though its socket is open."""
         return self.layer is not None and self.layer.ended
+
+    @property
+    def held(self) -> int:
+        """Bytes that were received and are not worked on."""
+        return self.inbox.size if self.sasl is None else self.inbox.size + self.sasl.held
 
     def _receive(self, size: int) -> bytes | None:
         if self.ended:

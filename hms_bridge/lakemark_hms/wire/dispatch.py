@@ -32,12 +32,12 @@ _REQUESTS: Final[Mapping[str, str]] = {
 class Session:
     """The state of one connection, from its first to its last call.
 
-    ``user`` and ``groups`` are those of ``set_ugi``, unless the client has proved who it is; ``data`` belongs to the
-    handlers, and is emptied once the connection is closed. The calls of one connection run one at a time, so handlers
-    need no lock here.
+    ``user`` and ``groups`` are those of ``set_ugi``, unless the client has proved who it is, by the SASL ``mechanism``;
+    ``data`` belongs to the handlers, and is emptied once the connection is closed. The calls of one connection run one
+    at a time, so handlers need no lock here.
     """
 
-    __slots__ = ("data", "groups", "peer", "proven", "user")
+    __slots__ = ("data", "groups", "mechanism", "peer", "proven", "user")
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
@@ -45,10 +45,11 @@ class Session:
         self.groups: list[str] = []
         self.data: dict[str, Any] = {}
         self.proven = False
+        self.mechanism = ""
 
-    def prove(self, user: str) -> None:
+    def prove(self, user: str, mechanism: str) -> None:
         """The client has proved to be this user, and can be no other from now on."""
-        self.user, self.proven = user, True
+        self.user, self.proven, self.mechanism = user, True, mechanism
 
 
 class Call:

@@ -1,8 +1,9 @@
 """SASL as Thrift carries it: a negotiation in frames with a status, then calls and replies in frames with a length.
 
-A mechanism is a conversation: it is given what the client says, and gives a challenge, or what has to be checked to
-know who the client is. Only checks may wait, so they are run elsewhere, and the layer is told how they ended. There is
-no security layer of SASL itself: TLS protects what is sent.
+A mechanism is a conversation: it is given what the client says, and gives a challenge, or a step that has to be taken
+to go on. Only steps may wait, so they are run elsewhere, and the layer is told what came of them. The last step says
+who the client is, and which protection it has agreed on for what is sent from then on: with most mechanisms none, as
+TLS protects what is sent.
 """
 
 from __future__ import annotations
@@ -21,26 +22,58 @@ _LENGTH: Final = struct.Struct("!I")
 _NEGOTIATION_BYTES_MAX: Final = 64 << 10
 _NAME_BYTES_MAX: Final = 20
 _FRAME_BYTES_MAX: Final = 8 << 20  # Thrift's clients take 16 MB by default
+_PROTECTION_BYTES_MAX: Final = 4 << 10  # that a protection adds to a frame
 _FAILED: Final = "the user does not exist, or the password is wrong"
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Finds out who the client is.
+class Protection(Protocol):
+    """What a mechanism does to each frame once it has ended. Thread-safe."""
 
-    ``user``: who it is, if that is known already; ``run`` is not needed then. ``run`` gives the user, or None if it is
-    nobody whom it may be; it may wait, and never raises.
+    @property
+    def plain_bytes_max(self) -> int:
+        """Of a reply, in one frame: the client takes no larger ones."""
+
+    def wrap(self, data: bytes) -> bytes:
+        """The frame for a part of a reply. Raises OSError."""
+
+    def unwrap(self, frame: bytes) -> bytes:
+        """What a frame of the client means. Raises LayerError if somebody has changed, repeated or dropped one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """The end of a negotiation: who the client is. ``last``: what the mechanism says with it."""
+
+    user: str
+    last: bytes = b""
+    protection: Protection | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The end of a negotiation that has failed. ``why`` is for the client, ``details`` for the log only."""
+
+    why: str
+    details: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Goes on with a negotiation.
+
+    ``known``: its end, if that is known already; ``run`` is not needed then. ``run`` gives a challenge or the end; it
+    may wait, and never raises.
     """
 
-    user: str | None
-    run: Callable[[], str | None]
+    run: Callable[[], bytes | Proven | Refused]
+    known: Proven | None = None
 
 
 class Conversation(Protocol):
     """One negotiation by one mechanism."""
 
-    def next(self, response: bytes) -> bytes | Check:
-        """A challenge, or the check that ends the negotiation. Raises LayerError."""
+    def next(self, response: bytes) -> bytes | Step:
+        """A challenge, or the step that leads to one or ends the negotiation. Raises LayerError."""
 
 
 Mechanisms: TypeAlias = Mapping[str, Callable[[], Conversation]]
@@ -63,7 +96,7 @@ class Plain:
         self._known = known
         self._on_error = on_error
 
-    def next(self, response: bytes) -> bytes | Check:
+    def next(self, response: bytes) -> bytes | Step:
         try:
             acting, user, password = response.decode().split("\0")
         except ValueError:
@@ -72,14 +105,14 @@ class Plain:
             why = "PLAIN needs a user and a password, and nobody may act for another user"
             raise LayerError(why, framed(BAD, why.encode()))
 
-        def asked(check: Callable[[str, str], bool]) -> str | None:
+        def asked(check: Callable[[str, str], bool]) -> Proven | None:
             try:
-                return user if check(user, password) is True else None
+                return Proven(user) if check(user, password) is True else None
             except Exception as error:  # a check of somebody else's
                 self._on_error(error)
                 return None
 
-        return Check(asked(self._known), lambda: asked(self._check))
+        return Step(lambda: asked(self._check) or Refused(_FAILED), asked(self._known))
 
 
 class SaslLayer:
@@ -89,36 +122,61 @@ class SaslLayer:
 
     def __init__(self, mechanisms: Mechanisms, message_bytes_max: int) -> None:
         self.open = False
+        self.mechanism = ""  # that the client has chosen
         self._mechanisms = mechanisms
         self._bytes_max = message_bytes_max
         self._conversation: Conversation | None = None
-        self._check: Check | None = None
-        self._checking = False
+        self._step: Step | None = None
+        self._stepping = False
+        self._protection: Protection | None = None
         self._kept = b""
         self._left = 0  # of the frame that is being received
+        self._frame = bytearray()  # what came of it, if it has to be whole
         self._own = b""
 
-    def check(self) -> Check | None:
-        """What has to be run to know who the client is, once."""
-        if self._check is None or self._checking:
-            return None
-        self._checking = True
-        return self._check
+    @property
+    def held(self) -> int:
+        """Bytes of a frame that is not whole yet."""
+        return len(self._frame)
 
-    def end(self, user: str | None, why: str = _FAILED) -> None:
-        """Ends the negotiation; ``answers`` tells the client. Without a user the connection is to be closed then."""
-        self.open = user is not None
-        self._own = framed(COMPLETE, b"") if self.open else framed(BAD, why.encode())
+    def drop(self) -> None:
+        """Forgets what came of a frame: the connection ends."""
+        self._frame.clear()
+
+    def step(self) -> Step | None:
+        """What has to be run for the negotiation to go on, once."""
+        if self._step is None or self._stepping:
+            return None
+        self._stepping = True
+        return self._step
+
+    def go_on(self, said: bytes | Proven | Refused) -> None:
+        """Takes what came of the step; ``answers`` tells the client. Refused: the connection is to be closed then."""
+        match said:
+            case Proven():
+                self.open, self._protection = True, said.protection
+                self._own = framed(COMPLETE, said.last)
+            case Refused():
+                self._own = framed(BAD, said.why.encode())
+            case _:
+                self._step, self._stepping = None, False
+                self._own = framed(OK, said)
 
     def received(self, data: bytes) -> bytes:
-        return self._frames(data) if self.open else self._negotiate(data)
+        if not self.open:
+            return self._negotiate(data)
+        return self._frames(data) if self._protection is None else self._protected(data, self._protection)
 
     def sent(self, data: bytes) -> bytes:
         if not self.open:
             return data
         pieces = []
-        for at in range(0, len(data), _FRAME_BYTES_MAX):
-            piece = data[at : at + _FRAME_BYTES_MAX]
+        protection = self._protection
+        size = _FRAME_BYTES_MAX if protection is None else min(_FRAME_BYTES_MAX, protection.plain_bytes_max)
+        for at in range(0, len(data), size):
+            piece = data[at : at + size]
+            if protection is not None:
+                piece = protection.wrap(piece)
             pieces += [_LENGTH.pack(len(piece)), piece]
         return b"".join(pieces)
 
@@ -127,8 +185,8 @@ class SaslLayer:
         return own
 
     def _negotiate(self, data: bytes) -> bytes:
-        if self._check is not None:  # the client has to wait for the end of the negotiation
-            raise LayerError("the client said more before the negotiation had ended")
+        if self._step is not None:  # the client has to wait for the answer
+            raise LayerError("the client said more before it was answered")
         self._kept += data
         if self._kept[:1] == b"\x80":
             self._tell_without_sasl()
@@ -144,8 +202,8 @@ class SaslLayer:
             payload = self._kept[_HEAD.size : _HEAD.size + size]
             self._kept = self._kept[_HEAD.size + size :]
             self._take(status, payload)
-            if self._check is not None and self._kept:
-                raise LayerError("the client said more before the negotiation had ended", framed(BAD, b"too early"))
+            if self._step is not None and self._kept:
+                raise LayerError("the client said more before it was answered", framed(BAD, b"too early"))
         return b""
 
     def _take(self, status: int, payload: bytes) -> None:
@@ -155,7 +213,7 @@ class SaslLayer:
             if begin is None or self._conversation is not None:
                 why = f"SASL {name!r} is not served here; there are: {', '.join(self._mechanisms)}"
                 raise LayerError(why, framed(BAD, why.encode()))
-            self._conversation = begin()
+            self._conversation, self.mechanism = begin(), name
             return
         if self._conversation is None:
             why = "the negotiation begins with the name of a mechanism"
@@ -164,7 +222,7 @@ class SaslLayer:
         if isinstance(said, bytes):
             self._own += framed(OK, said)
         else:
-            self._check = said
+            self._step = said
 
     def _tell_without_sasl(self) -> None:
         """A client that begins with a call is told in its own protocol, as soon as the call's name has come."""
@@ -178,6 +236,29 @@ class SaslLayer:
             if header is not None:
                 answer = codec.application_error(header.name, header.seqid, codec.PROTOCOL_ERROR, why)
             raise LayerError("the client does not use SASL", answer)
+
+    def _protected(self, data: bytes, protection: Protection) -> bytes:
+        """As ``_frames``, but a frame means something only once it is whole."""
+        data = self._kept + data
+        plain: list[bytes] = []
+        at = 0
+        while at < len(data):
+            if not self._left:
+                if len(data) - at < _LENGTH.size:
+                    break
+                (self._left,) = _LENGTH.unpack_from(data, at)
+                at += _LENGTH.size
+                if not 0 < self._left <= self._bytes_max + _PROTECTION_BYTES_MAX:
+                    raise LayerError(f"a protected frame of {self._left} bytes: it has 1 to {self._bytes_max}")
+            piece = data[at : at + self._left]
+            self._frame += piece
+            at += len(piece)
+            self._left -= len(piece)
+            if not self._left:
+                frame, self._frame = bytes(self._frame), bytearray()
+                plain.append(protection.unwrap(frame))
+        self._kept = data[at:]  # less than a length
+        return b"".join(plain)
 
     def _frames(self, data: bytes) -> bytes:
         if not self._kept and self._left >= len(data):

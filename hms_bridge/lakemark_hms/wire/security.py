@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Final
 
+from lakemark_core.errors import InvalidArgument
+from lakemark_hms.principals import service_principal
+from lakemark_hms.wire.digest import Accounts, DigestMd5
 from lakemark_hms.wire.layers import Certificates, Layer, Stacked
 from lakemark_hms.wire.sasl import Mechanisms, Plain, SaslLayer
+
+TOKENS: Final = "DIGEST-MD5"
+"""The mechanism by which clients log in with a token."""
 
 log = logging.getLogger(__name__)
 
@@ -40,3 +47,24 @@ def plain(
         log.error("the check of a password failed", exc_info=error)
 
     return {"PLAIN": lambda: Plain(check, known, on_error)}
+
+
+def kerberos(principal: str, keytab: str, qops: Collection[str]) -> Mechanisms:
+    """The mechanism GSSAPI for the tickets of a service, ``service/host@REALM``.
+
+    ``qops``: the qualities of protection that clients may choose: auth, auth-int, auth-conf. Raises InvalidArgument.
+    """
+    name, realm = service_principal(principal)
+    try:
+        from lakemark_hms.wire.kerberos import Acceptor, Gssapi
+    except ImportError as error:
+        raise InvalidArgument(
+            f"hms_auth with kerberos needs the extra: pip install 'lakemark[kerberos]', and libkrb5 ({error})"
+        ) from error
+    acceptor = Acceptor.of(name, realm, keytab, qops)
+    return {"GSSAPI": lambda: Gssapi(acceptor)}
+
+
+def tokens(accounts: Accounts) -> Mechanisms:
+    """The mechanism DIGEST-MD5 for delegation tokens."""
+    return {TOKENS: lambda: DigestMd5(accounts)}

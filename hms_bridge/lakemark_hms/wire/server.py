@@ -28,7 +28,7 @@ from lakemark_hms.wire.layers import LayerError
 from lakemark_hms.wire.limits import Room, ServerSettings, Unbounded
 from lakemark_hms.wire.logins import Logins
 from lakemark_hms.wire.ready import REQUEST_BYTES_MAX, ReadyAnswers
-from lakemark_hms.wire.sasl import Check, SaslLayer
+from lakemark_hms.wire.sasl import Proven, Refused, SaslLayer, Step
 from lakemark_hms.wire.security import Security
 from lakemark_hms.wire.together import Together, Waiting
 
@@ -86,7 +86,7 @@ class HmsServer:
         self._unanswered: deque[Waiting] = deque()  # whose kept answers do not hold
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
-        self._received = 0  # bytes in the inboxes
+        self._received = 0  # bytes of requests that are not worked on
         self._wake_out.setblocking(False)
         self._accept_at = 0.0
         self._swept_at = 0.0
@@ -155,31 +155,31 @@ class HmsServer:
             self._notices.append(connection)
             self._wake()
 
-    def _log_in(self, connection: Connection, sasl: SaslLayer, check: Check) -> None:
-        """Runs in a thread for logins. A client that has left meanwhile costs no check."""
-        logged_in = False
+    def _log_in(self, connection: Connection, sasl: SaslLayer, step: Step) -> None:
+        """Runs in a thread for logins. A client that has left meanwhile costs no step."""
+        refused = True
         try:
             if connection.broken or connection.eof or connection.rejected:
-                log.info("%s left before its password was checked", connection.session.peer)
+                log.info("%s left before it was logged in", connection.session.peer)
                 return
-            user = check.run()
-            self._tell(connection, sasl, user)
-            logged_in = user is not None
+            said = step.run()
+            self._tell(connection, sasl, said)
+            refused = isinstance(said, Refused)
         finally:  # else the connection would stay for ever
-            connection.broken = connection.broken or not logged_in
+            connection.broken = connection.broken or refused
             connection.finish(None)
             self._notices.append(connection)
             self._wake()
 
     @staticmethod
-    def _tell(connection: Connection, sasl: SaslLayer, user: str | None) -> None:
-        """Tells the client how its login ended. Its calls are heard from then on if it is a user's."""
-        if user is not None:
-            connection.session.prove(user)
-            log.info("user %r logged in from %s", user, connection.session.peer)
-        else:
-            log.warning("refused the login of %s", connection.session.peer)
-        sasl.end(user)
+    def _tell(connection: Connection, sasl: SaslLayer, said: bytes | Proven | Refused) -> None:
+        """Tells the client what came of its login. Its calls are heard once it has proved who it is."""
+        if isinstance(said, Proven):
+            connection.session.prove(said.user, sasl.mechanism)
+            log.info("user %r logged in from %s", said.user, connection.session.peer)
+        elif isinstance(said, Refused):
+            log.warning("refused the login of %s: %s", connection.session.peer, said.details or said.why)
+        sasl.go_on(said)
         connection.say()
 
     @staticmethod
@@ -321,6 +321,8 @@ class HmsServer:
                 self._close(connection)
                 return
             if chunk is None:
+                if not self._count(connection):
+                    return
                 continue
             if not chunk:
                 connection.eof = True
@@ -360,8 +362,8 @@ class HmsServer:
         return True
 
     def _count(self, connection: Connection) -> bool:
-        """Updates the sum of the bytes in all inboxes. False if it grew too large; the connection is closed then."""
-        grown = connection.inbox.size - connection.counted
+        """Updates the sum of the bytes received. False if it grew too large; the connection is closed then."""
+        grown = connection.held - connection.counted
         connection.counted += grown
         self._received += grown
         if grown <= 0 or self._received <= self._settings.received_bytes_max:
@@ -374,6 +376,8 @@ class HmsServer:
 
     def _drop_received(self, connection: Connection) -> None:
         connection.inbox = Inbox(0)
+        if connection.sasl is not None:
+            connection.sasl.drop()
         self._count(connection)
 
     def _advance(self, connection: Connection) -> None:
@@ -390,8 +394,8 @@ class HmsServer:
         if connection.rejected:
             return
         sasl = connection.sasl
-        check = sasl.check() if sasl is not None and not sasl.open else None
-        if sasl is not None and check is not None and not self._begin_login(connection, sasl, check):
+        step = sasl.step() if sasl is not None and not sasl.open else None
+        if sasl is not None and step is not None and not self._begin_login(connection, sasl, step):
             return
         now = time.monotonic()
         try:
@@ -409,27 +413,27 @@ class HmsServer:
                 connection.running = True
             self._hand_over(connection, message)
         elif connection.eof:
-            if connection.inbox.size:
+            if connection.held:
                 log.info("%s closed in the middle of a message of which %d bytes came", *_who(connection))
             self._close(connection)
         else:
             self._await_more(connection, now)
 
-    def _begin_login(self, connection: Connection, sasl: SaslLayer, check: Check) -> bool:
-        """Logs the client in if it is known, or lets it be checked. Returns whether it is logged in already."""
-        if check.user is not None:
-            self._tell(connection, sasl, check.user)
+    def _begin_login(self, connection: Connection, sasl: SaslLayer, step: Step) -> bool:
+        """Logs the client in if it is known, or lets the step be run. Returns whether it is logged in already."""
+        if step.known is not None:
+            self._tell(connection, sasl, step.known)
             if connection.broken:
                 self._close(connection)
             return not connection.broken
         with connection.lock:
             connection.running = True
-        if self._logins.put(connection.host, lambda: self._log_in(connection, sasl, check)):
+        if self._logins.put(connection.host, lambda: self._log_in(connection, sasl, step)):
             return False
         with connection.lock:
             connection.running = False
         log.warning("refused the login of %s: too many of its address wait", connection.session.peer)
-        sasl.end(None, "too many logins of this address wait: try again in a second")
+        sasl.go_on(Refused("too many logins of this address wait: try again in a second"))
         connection.say()
         self._turn_away(connection)
         return False
@@ -465,7 +469,7 @@ class HmsServer:
 
     def _await_more(self, connection: Connection, now: float) -> None:
         self._watch(connection, connection.interest | _READ)
-        if connection.inbox.size == 0 and connection.open:
+        if connection.held == 0 and connection.open:
             connection.deadline = None
             self._waiting.discard(connection)
             return
@@ -544,7 +548,7 @@ class HmsServer:
             return
         self._idle_at = now + min(most / 4, _IDLE_SWEEP_SECONDS)
         for connection in list(self._idle()):
-            if not connection.inbox.size and now - connection.used_at >= most:
+            if not connection.held and now - connection.used_at >= most:
                 log.info("closed %s: nothing came for %.0f seconds", connection.session.peer, most)
                 self._close(connection)
 
@@ -596,4 +600,4 @@ class HmsServer:
 
 
 def _who(connection: Connection) -> tuple[str, int]:
-    return connection.session.peer, len(connection.out) if connection.out is not None else connection.inbox.size
+    return connection.session.peer, len(connection.out) if connection.out is not None else connection.held

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import structlog
 
+from lakemark_server.access.tokens import DelegationTokens
 from lakemark_server.catalog import left_directories, partition_batches, partition_departures
 from lakemark_server.catalog.service import Catalog
 from lakemark_server.context.clock import ClockMs
@@ -37,11 +38,13 @@ class Housekeeping:
         clean_grace_ms: int,
         event_retention: EventRetention,
         transaction_limits: TransactionLimits,
+        tokens: DelegationTokens,
     ) -> None:
         self._store, self._clock = store, clock
         self._catalog, self._timeline = catalog, timeline
         self._request_retain_ms = request_retain_ms
         self._transaction_limits = transaction_limits
+        self._tokens = tokens
         self._events = LogUpkeep(store, clock, event_retention)
         self._doors = DoorSweep(store, clock)
         self._cleans = AutoClean(store, clock, cleaner, interval_ms=clean_interval_ms, grace_ms=clean_grace_ms)
@@ -66,6 +69,9 @@ class Housekeeping:
             _log.debug("forgot the answers to old requests", requests=forgotten)
         for catalog, events in self._events.round().items():
             _log.info("trimmed a log of events", catalog=catalog, events=events)
+        expired = self._tokens.sweep()
+        if expired:
+            _log.info("removed delegation tokens that have expired", tokens=expired)
         doors = self._doors.round()
         if doors:
             _log.info("deleted what statements have left at doors", directories=doors)

@@ -118,6 +118,10 @@ ROLES_OF: Final = Space.of("roleo")  # (type of the principal, principal, role) 
 # grantor, authorizer) -> PrivilegeRecord
 PRIVILEGES: Final = Space.of("priv")
 GRANT_COUNTS: Final = Space.of("privn")  # (what) -> counter of roles, their members, privileges
+TOKENS: Final = Space.of("token")  # (owner, number) -> DelegationTokenRecord
+TOKENS_DUE: Final = Space.of("tokendue")  # (ms, owner, number) -> empty: when a token expires
+TOKEN_COUNTS: Final = Space.of("tokenn")  # (owner) -> how many tokens, 8 bytes
+MASTER_KEYS: Final = Space.of("tokenkey")  # (id) -> MasterKeyRecord, with which passwords of tokens are made
 RUNTIME_STATISTICS: Final = Space.of("runstat")  # (when it was sent in s, random) -> weight, 4 bytes
 RUNTIME_PAYLOADS: Final = Space.of("runload")  # (when it was sent in s, random) -> what Hive's optimizer has sent
 MOUNTS: Final = Space.of("mount")  # (catalog, name) -> Mount: a database of an outside Metastore
