@@ -69,6 +69,7 @@ class HiveJvm:
         self._json = thrift.TSerializer(thrift.protocol.TJSONProtocol.Factory())
         self.hive = gateway.jvm.org.apache.hadoop.hive
         self.hadoop = gateway.jvm.org.apache.hadoop
+        self.java = gateway.jvm.java
         self.metastore = self.hive.metastore
 
     def list_of(self, values: Sequence[object]) -> Any:

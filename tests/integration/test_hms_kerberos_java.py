@@ -1,4 +1,4 @@
-"""SASL GSSAPI with the Java client of Hive 2.3, which is Spark's. Run by scripts/test-slow."""
+"""SASL GSSAPI and delegation tokens with the Java client of Hive 2.3, which is Spark's. Run by scripts/test-slow."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
+from lakemark_server.access.token_format import Identifier
 from lakemark_server.process import Service
 from tests.hive_jvm import SPARK_JARS, HiveJvm, hive_classes
 from tests.integration.grpc_server import running_service
@@ -94,3 +95,34 @@ def test_hive_23_logs_in(jvm: HiveJvm, keytab: Path, tmp_path: Path, qop: str) -
         if qop != "auth":
             with pytest.raises(Py4JJavaError, match="No common protection layer"):
                 connected(jvm, service, **{"hadoop.rpc.protection": "authentication"})
+
+
+def test_hive_23_logs_in_with_a_token(jvm: HiveJvm, keytab: Path, tmp_path: Path) -> None:
+    settings = {"hms_auth": "kerberos", "hms_kerberos_principal": SERVICE, "hms_kerberos_keytab": str(keytab)}
+    with running_service(tmp_path, hms_enabled=True, hms_port=0, **settings) as service:
+        client = connected(jvm, service)
+        text = client.getDelegationToken(USER, f"hive/_HOST@{REALM}")
+        token = jvm.hadoop.security.token.Token()
+        token.decodeFromUrlString(text)
+        assert token.encodeToUrlString() == text
+        assert token.getKind().toString() == "HIVE_DELEGATION_TOKEN"
+        # What Token.decodeIdentifier finds by the service loader of a whole Hive.
+        identifier = jvm.hive.thrift.DelegationTokenIdentifier()
+        content = bytes(token.getIdentifier())
+        identifier.readFields(jvm.java.io.DataInputStream(jvm.java.io.ByteArrayInputStream(content)))
+        assert (identifier.getOwner().toString(), identifier.getRenewer().toString()) == ("ann", "hive")
+        assert identifier.getMaxDate() - identifier.getIssueDate() == 7 * 86_400_000
+        assert Identifier.decoded(content).encoded() == bytes(identifier.getBytes())
+        token.setService(jvm.hadoop.io.Text("of the test"))
+        jvm.hadoop.security.UserGroupInformation.getLoginUser().addToken(token)
+        # Without a principal, there is nothing but the token to log in with.
+        by_token = {"hive.metastore.token.signature": "of the test", "hive.metastore.kerberos.principal": ""}
+        other = connected(jvm, service, **by_token)
+        assert list(other.getAllDatabases()) == ["default"]
+        with pytest.raises(Py4JJavaError, match="only hive may"):
+            other.renewDelegationToken(text)
+        other.cancelDelegationToken(text)
+        with pytest.raises(Py4JJavaError, match="was cancelled"):
+            connected(jvm, service, **by_token)
+        other.close()
+        client.close()
