@@ -55,7 +55,7 @@ class SparkProcess:
 
     `python` is the interpreter of an environment with pyspark. `work_dir` (made if absent) gets the warehouse
     `warehouse`, Derby's and Spark's scratch files, and `spark.log`. `settings` are added to Spark's configuration,
-    `variables` to its environment.
+    `variables` to its environment. `start_timeout_s`: for how long it may take to start.
     The session's time zone is UTC. Not thread-safe: one statement at a time.
     """
 
@@ -67,6 +67,7 @@ class SparkProcess:
         *,
         settings: Mapping[str, str] | None = None,
         variables: Mapping[str, str] | None = None,
+        start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         work_dir.mkdir(parents=True, exist_ok=True)
         self.warehouse = work_dir / "warehouse"
@@ -89,7 +90,7 @@ class SparkProcess:
         self._requests = self._process.stdin
         threading.Thread(target=self._read_replies, args=(self._process.stdout,), daemon=True).start()
         try:
-            self.version: str = self._next_reply("the start", START_TIMEOUT_S)["value"]
+            self.version: str = self._next_reply("the start", start_timeout_s)["value"]
         except BaseException:
             self.close()
             raise

@@ -18,7 +18,7 @@ FILES: Final = 10_000
 CALL_S_MAX: Final = 600.0
 """Hive's clients give a call up after so long (hive.metastore.client.socket.timeout)."""
 TWICE: Final = {"spark.master": "local[2,2]"}
-"""A task that fails is run once more. Spark speculates only if it has two hosts; what is left behind looks the same."""
+"""A task that fails is run once more. Copies of slow tasks have tests of their own (test_doors_speculation)."""
 
 _FAILS_AT_FIRST: Final = """
 from pathlib import Path

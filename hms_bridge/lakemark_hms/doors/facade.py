@@ -21,6 +21,7 @@ from lakemark_core.storage import in_scheme
 from lakemark_hms.doors.names import DoorName, door_names, door_of
 from lakemark_hms.doors.tables import ENDING_CALLS, calls_that_it_stands_for, door_table, ends_a_statement
 from lakemark_hms.objects import sent_location
+from lakemark_hms.request_heads import AddPartitionsHead
 from lakemark_hms.wire.codec import WireError
 from lakemark_hms.wire.dispatch import Call, Handler, RefusedError, Run, Session
 from lakemark_hms.wire.splice import encode_struct
@@ -32,12 +33,13 @@ from lakemark_server.snapshots.service import SnapshotReference, Snapshots
 from lakemark_thrift.ttypes import Table
 
 _USE: Final = "doors"
+_ADDS_PARTITIONS: Final = "add_partitions_req"
 _AT_END: Final[Mapping[str, tuple[str, str]]] = {
     "get_database": ("name", ""),
     "get_database_req": ("request.name", ""),
     "get_table": ("tbl_name", ""),
     "get_table_req": ("req.tblName", ""),
-    "add_partitions_req": ("request.tblName", ""),
+    _ADDS_PARTITIONS: ("request.tblName", ""),
     **ENDING_CALLS,
 }
 """The calls that Spark makes between the end of a job and the end of its statement, and where they have the name of
@@ -137,23 +139,34 @@ class DoorFacade:
 
     def watched(self, run: Run) -> Run:
         """``run``, but that notes are taken for statements through doors: when calls of the connection were worked on,
-        and if one fails that a statement makes after its job."""
+        if one fails that a statement makes after its job, and if one has added partitions."""
 
         def run_watched(call: Call, handler: Handler) -> object:
             use = cast("_DoorUse | None", call.session.data.get(_USE))
             began = monotonic()
             try:
-                return run(call, handler)
+                answer = run(call, handler)
             except StatementRefused:
                 raise  # it has taken its own note
             except Exception:
                 self._note_failure(call, began)
                 raise
+            else:
+                if use is not None and call.name == _ADDS_PARTITIONS:
+                    self._note_partitions(use, call, began)
+                return answer
             finally:
                 if use is not None:
                     use.calls.add(began, monotonic())
 
         return run_watched
+
+    def _note_partitions(self, use: _DoorUse, call: Call, began_s: float) -> None:
+        """For the door that the call names, if it names one."""
+        name = call.read(AddPartitionsHead).request.tblName or ""
+        for door in use.names.get(name.lower(), ()):
+            if door in use.sessions:
+                self._doors.note_partitions(use.sessions[door], began_s, monotonic())
 
     def _note_failure(self, call: Call, began_s: float) -> None:
         """For the doors that the call may be about. A change that no statement ends with is not noted."""

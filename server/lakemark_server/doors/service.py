@@ -96,10 +96,17 @@ class ConnectionCalls:
         with self._lock:
             self._latest.append((began_s, ended_s))
 
-    def waited_ms(self, since_s: float, until_s: float) -> int:
-        """How much of a time a call that came at its end may have waited for others."""
+    def waited_ms(self, since_s: float, until_s: float, adding_s: tuple[float, float] | None = None) -> int:
+        """How much of a time a call that came at its end may have waited for others.
+
+        ``adding_s``: a time of which the same is known, in which calls were made.
+        """
         with self._lock:
-            waited_s = sum(max(0.0, min(ended, until_s) - max(began, since_s)) for began, ended in self._latest)
+            times = [*self._latest, *([adding_s] if adding_s is not None else [])]
+        waited_s, counted_s = 0.0, since_s
+        for began, ended in sorted(times):
+            waited_s += max(0.0, min(ended, until_s) - max(began, counted_s))
+            counted_s = max(counted_s, ended)
         return int(waited_s * 1_000)
 
 
@@ -109,8 +116,9 @@ class DoorSession:
 
     ``calls``: of the connection, for all of its doors. ``failed_ms``: when the last call began that failed, of those
     that a statement through this door makes after its job; ``failed_call``: the directory that it named;
-    ``failed_before_ms``: the same of the last one that was another call. ``looks``: what is known of the session's
-    directories.
+    ``failed_before_ms``: the same of the last one that was another call. ``adding_s``: from the first to the last of
+    the calls that added partitions, as far as they followed on each other, by the monotonic clock. ``looks``: what is
+    known of the session's directories.
     """
 
     door: Door
@@ -123,6 +131,7 @@ class DoorSession:
     failed_ms: int = -1
     failed_call: GivenDirectory | None = None
     failed_before_ms: int = -1
+    adding_s: tuple[float, float] | None = None
     looks: EarlierLooks = field(default_factory=EarlierLooks)
 
     def failed_beside(self, call: GivenDirectory) -> int:
@@ -261,6 +270,13 @@ class Doors:
         took_ms = int((time.monotonic() - began_s) * 1_000)
         session.failed_ms, session.failed_call = self._clock() - took_ms, call
 
+    def note_partitions(self, session: DoorSession, began_s: float, ended_s: float) -> None:
+        """A call has added partitions, as a statement does between the end of its job and its last call: one by one it
+        takes as many calls as it needs. Both times are by the monotonic clock."""
+        earlier = session.adding_s
+        follows = earlier is not None and (began_s - earlier[1]) * 1_000 <= self._doubt_ms
+        session.adding_s = (earlier[0] if earlier is not None and follows else began_s, ended_s)
+
     def end(self, door: Door, location: str, way: str, worth: int = 1) -> None:
         """A statement has ended, as its call says that names ``location``: returns once its rows are committed.
 
@@ -347,7 +363,9 @@ class Doors:
         known = dict(zip(complete, _ages_ms(location, complete, called_ms or self._clock()), strict=True))
         ages = {one: age or 0 for one, age in known.items()}
         live = self._live.get(ending.call.session)
-        waited = {one: self._waited_ms(live, ending.call, ages[one]) if called_ms else 0 for one in own}
+        # Which of several statements has added the partitions is not known.
+        alone = len(complete) == 1 and not ending.owed
+        waited = {one: self._waited_ms(live, ending.call, ages[one], alone=alone) if called_ms else 0 for one in own}
         own_soon = [one for one in own if ages[one] - waited[one] <= self._doubt_ms]
         elsewhere_soon = [one for one in elsewhere if ages[one] <= self._doubt_ms]
         soon = {*own_soon, *elsewhere_soon}
@@ -360,12 +378,15 @@ class Doors:
         )
         return CallSituation(own_soon, elsewhere_soon, ending.owed, doubtful, late, unfinished, failed)
 
-    def _waited_ms(self, live: DoorSession | None, call: GivenDirectory, age_ms: int) -> int:
-        """For how long a call may have waited for others since a job ended, that long before it."""
+    def _waited_ms(self, live: DoorSession | None, call: GivenDirectory, age_ms: int, *, alone: bool) -> int:
+        """For how long a call may have waited for others since a job ended, that long before it.
+
+        ``alone``: no other statement can have added partitions, so all of that time counts.
+        """
         if live is None:
             return 0
         called_s = time.monotonic() - (self._clock() - call.given_ms) / 1_000
-        return live.calls.waited_ms(called_s - age_ms / 1_000, called_s)
+        return live.calls.waited_ms(called_s - age_ms / 1_000, called_s, live.adding_s if alone else None)
 
     def _unfinished(self, ending: _Ending) -> bool:
         """Whether rows lie in a directory of the session about which nothing was decided."""

@@ -613,6 +613,58 @@ def test_a_call_may_come_late_if_those_before_it_took_long(
     assert ids(lake) == [1]
 
 
+def _add_partitions(one: SparkClient, ago_s: Sequence[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one call at each of these times, and none of them took long."""
+    for number, ago in enumerate(ago_s):
+        with monkeypatch.context() as patch:
+            patch.setattr(facade, "monotonic", lambda ago=ago: time.monotonic() - ago)
+            one.add_partitions("p__append", [str(number)])
+
+
+def _write_partitions(one: SparkClient, rows: Sequence[int]) -> Path:
+    directory = one.look_up("p__append")
+    for row in rows:
+        one.write(directory, [row], partition=f"m={row}", done=row == rows[-1])
+    return directory
+
+
+def test_a_call_may_come_late_if_the_driver_took_long_to_add_partitions(
+    lake: Client, spark: Callable[..., SparkClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy driver takes a while between two of its calls, and makes hundreds of them."""
+    one = spark()
+    _age(_write_partitions(one, range(5)), 70_000)
+    _add_partitions(one, [60, 45, 30, 15, 0], monkeypatch)
+    one.end("p__append")
+    one.end("p__append")
+    assert (ids(lake, "p"), versions(lake, "p")) == ([0, 1, 2, 3, 4], 1)
+
+
+def test_a_call_is_late_if_the_partitions_were_added_long_before(
+    lake: Client, spark: Callable[..., SparkClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = spark()
+    _age(_write_partitions(one, range(3)), 70_000)
+    _add_partitions(one, [60, 30, 0], monkeypatch)  # not all of them for one statement
+    with pytest.raises(REFUSED, match="long before this call"):
+        one.end("p__append")
+    assert ids(lake, "p") == []
+
+
+def test_partitions_that_are_added_keep_no_rows_of_another_statement(
+    lake: Client, spark: Callable[..., SparkClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement was cancelled while it added partitions, and was repeated: both have added some."""
+    one = spark()
+    _age(_write_partitions(one, range(5)), 70_000)
+    _add_partitions(one, [60, 45, 30], monkeypatch)
+    _write_partitions(one, range(5))
+    _add_partitions(one, [15, 0], monkeypatch)
+    with pytest.raises(REFUSED, match="cannot be told"):
+        one.end("p__append")
+    assert ids(lake, "p") == []
+
+
 def test_a_connection_goes_on_after_a_day_without_use(
     lake: Client, service: Service, spark: Callable[..., SparkClient], clock: Later
 ) -> None:
