@@ -52,7 +52,7 @@ def _in_order(base: pa.Table, log: pa.Table, schema: Schema, kind: TableKind) ->
 def _is_nan(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
     """Of columns of every type."""
     if not pa.types.is_floating(column.type):
-        return pa.chunked_array([pa.nulls(len(column), pa.bool_())]).fill_null(False)
+        return pa.chunked_array([pa.repeat(False, len(column))])
     return cast("pa.ChunkedArray[Any]", cast(Any, pc).is_nan(column).fill_null(False))
 
 
