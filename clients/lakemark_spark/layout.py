@@ -255,7 +255,8 @@ def written_files(attempt: Attempt) -> list[str]:
 
 
 def _is_of(path: Sequence[str], marker: str) -> bool:
-    hidden = any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path)
+    # The name of a partition column may begin so.
+    hidden = any(part.startswith((".", "_")) and "=" not in part for part in path)
     return len(path) > 1 and path[-2].startswith(marker) and not hidden
 
 

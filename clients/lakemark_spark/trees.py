@@ -13,6 +13,7 @@ from lakemark_core.types import (
     ColumnValue,
     Schema,
     name_of_partition,
+    unescape_path_name,
 )
 
 _READ_ALIKE: Final = frozenset({STRING, INT, BIGINT, DATE})
@@ -45,8 +46,10 @@ def trees_of(
             names[values] = f"{name_of_partition(values, schema)}/"
         root, _, below = path.partition("/")
         directory, _, name = below.removeprefix(names[values]).partition("/")
-        column, equals, _ = directory.partition("=")
-        if not below.startswith(names[values]) or not equals or "/" in name or column.lower() in taken:
+        escaped, _, number = directory.partition("=")
+        column = unescape_path_name(escaped)
+        # Spark fails on a directory that lacks either of them, as a group named by Base64 does.
+        if not below.startswith(names[values]) or not column or not number or "/" in name or column.lower() in taken:
             return None
         trees.setdefault(Tree(root, column), []).append(path)
     return trees

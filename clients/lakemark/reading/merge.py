@@ -40,19 +40,20 @@ def _in_order(base: pa.Table, log: pa.Table, schema: Schema, kind: TableKind) ->
     order = pa.table({"instant": rows.column(INSTANT)})
     keys = [("instant", "ascending")]
     if kind.ordering_column:
-        ordering = _sortable(rows.column(schema.field(kind.ordering_column).name))
+        ordering = rows.column(schema.field(kind.ordering_column).name)
         order = order.append_column("ordering", ordering).append_column("known", ordering.is_valid())
-        keys = [("known", "ascending"), ("ordering", "ascending"), *keys]
+        # NaN is the greatest value for Spark; here it would be sorted with the nulls.
+        order = order.append_column("greatest", _is_nan(ordering))
+        keys = [("known", "ascending"), ("greatest", "ascending"), ("ordering", "ascending"), *keys]
     places: Any = cast(Any, pc).sort_indices(order, sort_keys=keys)
     return rows.take(places).append_column(_PLACE, pa.array(range(rows.num_rows), pa.int64()))
 
 
-def _sortable(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
-    """NaN is the greatest value for Spark; here it would be sorted with the nulls."""
+def _is_nan(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
+    """Of columns of every type."""
     if not pa.types.is_floating(column.type):
-        return column
-    greatest = pa.scalar(float("inf"), column.type)
-    return cast("pa.ChunkedArray[Any]", cast(Any, pc).if_else(cast(Any, pc).is_nan(column), greatest, column))
+        return pa.chunked_array([pa.repeat(False, len(column))])
+    return cast("pa.ChunkedArray[Any]", cast(Any, pc).is_nan(column).fill_null(False))
 
 
 def _by_row(rows: pa.Table, fields: list[Field], key: list[str]) -> pa.Table:

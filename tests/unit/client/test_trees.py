@@ -44,6 +44,9 @@ def test_files_of_an_instant_are_one_tree() -> None:
         "7/p=b/n=1/g=0/x.parquet",  # the path says another value than the entry
         "7/p=a/n=1/ID=0/x.parquet",
         "7/p=a/n=1/N=0/x.parquet",
+        "7/p=a/n=1/%69d=0/x.parquet",  # which Spark reads as id
+        "7/p=a/n=1/aGVsbG8=/x.parquet",
+        "7/p=a/n=1/=0/x.parquet",
         "p=a/n=1/g=0/x.parquet",
     ],
 )
