@@ -21,8 +21,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from lakemark_core.errors import InvalidSchema
 from lakemark_core.evolution.sql import quoted
 from lakemark_core.storage import list_files
-from lakemark_core.types import TIMESTAMP, ListOf, MapOf, Schema, Struct, Type
+from lakemark_core.types import DEFAULT_PARTITION, TIMESTAMP, ListOf, MapOf, Schema, Struct, Type, is_textual
 from lakemark_spark.locations import reached_by
+from lakemark_spark.queries import text_sql
 from lakemark_spark.sessions import is_connect
 
 GROUP_COLUMN: Final = "lakemark_group"
@@ -149,7 +150,12 @@ def _save(
     """
     if schema.find(GROUP_COLUMN) is not None:
         raise InvalidSchema(f"the table has a column '{GROUP_COLUMN}', which is the name of the directories of files")
-    columns = [quoted(name) for name in (*(field.name for field in schema.columns), *more)]
+    textual = {quoted(field.name) for field in schema.partition_fields if is_textual(field.type)}
+    names = [quoted(name) for name in (*(field.name for field in schema.columns), *more)]
+    # Spark takes an empty text for null, but would write this one as another partition into the same files.
+    columns = [
+        f"nullif({name}, {text_sql(DEFAULT_PARTITION)}) AS {name}" if name in textual else name for name in names
+    ]
     group = f"{number} AS {attempt.column}"
     spark = rows.sparkSession
     named = rows.selectExpr(*columns, group)
@@ -159,7 +165,7 @@ def _save(
     if by:
         hidden = [quoted(name) for name in by if schema.find(name) is None]
         ordered = rows.selectExpr(*columns, group, *hidden).sortWithinPartitions(*(F.col(f"`{name}`") for name in by))
-        named = ordered.selectExpr(*columns, attempt.column)
+        named = ordered.selectExpr(*names, attempt.column)
     if any(_has_timestamp(field.type) for field in schema.data_columns):
         settings[_TIMESTAMP_TYPE] = "TIMESTAMP_MICROS"  # Spark's default, INT96, has no statistics
     with _with_settings(spark, settings), reached_by(spark, attempt.location) as place:

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -96,18 +96,10 @@ class ConnectionCalls:
         with self._lock:
             self._latest.append((began_s, ended_s))
 
-    def waited_ms(self, since_s: float, until_s: float, adding_s: tuple[float, float] | None = None) -> int:
-        """How much of a time a call that came at its end may have waited for others.
-
-        ``adding_s``: a time of which the same is known, in which calls were made.
-        """
+    def times(self) -> list[tuple[float, float]]:
+        """When the latest calls began and ended."""
         with self._lock:
-            times = [*self._latest, *([adding_s] if adding_s is not None else [])]
-        waited_s, counted_s = 0.0, since_s
-        for began, ended in sorted(times):
-            waited_s += max(0.0, min(ended, until_s) - max(began, counted_s))
-            counted_s = max(counted_s, ended)
-        return int(waited_s * 1_000)
+            return list(self._latest)
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -363,11 +355,9 @@ class Doors:
         known = dict(zip(complete, _ages_ms(location, complete, called_ms or self._clock()), strict=True))
         ages = {one: age or 0 for one, age in known.items()}
         live = self._live.get(ending.call.session)
-        # Which of several statements has added the partitions is not known.
-        alone = len(complete) == 1 and not ending.owed
-        waited = {one: self._waited_ms(live, ending.call, ages[one], alone=alone) if called_ms else 0 for one in own}
+        waited = self._waited_ms(ending, own, elsewhere, ages) if called_ms else dict.fromkeys(complete, 0)
         own_soon = [one for one in own if ages[one] - waited[one] <= self._doubt_ms]
-        elsewhere_soon = [one for one in elsewhere if ages[one] <= self._doubt_ms]
+        elsewhere_soon = [one for one in elsewhere if ages[one] - waited[one] <= self._doubt_ms]
         soon = {*own_soon, *elsewhere_soon}
         late = [one for one in complete if one not in soon and ages[one] <= max(LOST_MS, self._doubt_ms)]
         unfinished = bool(elsewhere or late) and self._unfinished(ending)
@@ -378,15 +368,26 @@ class Doors:
         )
         return CallSituation(own_soon, elsewhere_soon, ending.owed, doubtful, late, unfinished, failed)
 
-    def _waited_ms(self, live: DoorSession | None, call: GivenDirectory, age_ms: int, *, alone: bool) -> int:
-        """For how long a call may have waited for others since a job ended, that long before it.
+    def _waited_ms(
+        self,
+        ending: _Ending,
+        own: Sequence[CompleteDirectory],
+        elsewhere: Sequence[CompleteDirectory],
+        ages_ms: Mapping[CompleteDirectory, int],
+    ) -> dict[CompleteDirectory, int]:
+        """For how long the call may have waited for others of its connection since each job ended, that long before it.
 
-        ``alone``: no other statement can have added partitions, so all of that time counts.
+        If no other statement can have added partitions, all of the time in which that was done counts, since a driver
+        takes its time between these calls, too.
         """
-        if live is None:
-            return 0
-        called_s = time.monotonic() - (self._clock() - call.given_ms) / 1_000
-        return live.calls.waited_ms(called_s - age_ms / 1_000, called_s, live.adding_s if alone else None)
+        live = self._live.get(ending.call.session)
+        called_s = time.monotonic() - (self._clock() - ending.call.given_ms) / 1_000
+        alone = len(own) + len(elsewhere) == 1 and not ending.owed
+        adding = [live.adding_s] if live is not None and live.adding_s is not None and alone else []
+        calls = live.calls.times() if live is not None else []
+        waited_s = {one: _covered_s([*calls, *adding], called_s - ages_ms[one] / 1_000, called_s) for one in own}
+        waited_s |= {one: _covered_s(adding, called_s - ages_ms[one] / 1_000, called_s) for one in elsewhere}
+        return {one: int(seconds * 1_000) for one, seconds in waited_s.items()}
 
     def _unfinished(self, ending: _Ending) -> bool:
         """Whether rows lie in a directory of the session about which nothing was decided."""
@@ -523,3 +524,12 @@ def _ages_ms(location: str, complete: Sequence[CompleteDirectory], now_ms: int) 
     """For how long their jobs have ended; None where that is not known."""
     written = contents.written_ms(location, [f"{one.directory.path}/{SUCCESS}" for one in complete])
     return [None if at is None else now_ms - at for at in written]
+
+
+def _covered_s(times: Iterable[tuple[float, float]], since_s: float, until_s: float) -> float:
+    """How much of a time is covered by others, which may overlap."""
+    covered_s, seen_s = 0.0, since_s
+    for began, ended in sorted(times):
+        covered_s += max(0.0, min(ended, until_s) - max(began, seen_s))
+        seen_s = max(seen_s, ended)
+    return covered_s

@@ -96,6 +96,24 @@ def test_special_and_null_partition_values(server: Client, spark: SparkProcess, 
     assert filtered[0] == filtered[1] != []
 
 
+@pytest.mark.one_spark
+def test_the_text_of_null_partitions_is_null(server: Client, spark: SparkProcess, table: str) -> None:
+    """Else its rows would go into another file, of the same path."""
+    server.tables.create(table, "id bigint, p string", partitioned_by=["p"])
+
+    rows = run(
+        spark,
+        """
+        texts = [None, "__HIVE_DEFAULT_PARTITION__", "", "a", "__HIVE_DEFAULT_PARTITION__"]
+        ls.append(spark.createDataFrame(list(enumerate(texts)), "id bigint, p string").coalesce(1), t, server=client)
+        result = sorted(map(list, ls.read(spark, t, server=client).collect()))
+        """,
+        t=table,
+    )
+
+    assert rows == [[0, None], [1, None], [2, None], [3, "a"], [4, None]]
+
+
 def test_partitions_are_read_off_paths_in_one_scan(server: Client, spark: SparkProcess, table: str) -> None:
     """Where a text says the same to Spark whatever its session: one scan, and no constants put in."""
     server.tables.create(table, "id bigint, p string, day date, n int, m bigint", partitioned_by=["p", "day", "n", "m"])

@@ -640,6 +640,35 @@ def test_a_call_may_come_late_if_the_driver_took_long_to_add_partitions(
     assert (ids(lake, "p"), versions(lake, "p")) == ([0, 1, 2, 3, 4], 1)
 
 
+def test_partitions_may_be_added_slowly_over_another_connection(
+    lake: Client, another: Another, spark: Callable[..., SparkClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection broke while the job ran, and there is no other statement that could add them."""
+    one = spark()
+    _age(_write_partitions(one, range(5)), 70_000)
+    one.close()
+    one.connect(another())
+    _add_partitions(one, [60, 45, 30, 15, 0], monkeypatch)
+    one.end("p__append")
+    one.end("p__append")
+    assert (ids(lake, "p"), versions(lake, "p")) == ([0, 1, 2, 3, 4], 1)
+
+
+def test_partitions_that_are_added_bring_no_rows_of_a_dead_driver(
+    lake: Client, another: Another, spark: Callable[..., SparkClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = spark()
+    _age(_write_partitions(dead, range(5)), 70_000)
+    dead.close()
+    one = spark()
+    one.connect(another())
+    _write_partitions(one, range(5, 7))
+    _add_partitions(one, [60, 45, 30, 15, 0], monkeypatch)
+    with pytest.raises(REFUSED, match="cannot be told"):
+        one.end("p__append")
+    assert ids(lake, "p") == []
+
+
 def test_a_call_is_late_if_the_partitions_were_added_long_before(
     lake: Client, spark: Callable[..., SparkClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
