@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, cast
@@ -33,9 +33,6 @@ _TIMESTAMP_TYPE: Final = "spark.sql.parquet.outputTimestampType"
 _SHUFFLED_BYTES: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 """How much of a shuffle one task gets."""
 _TASK: Final = "spark_partition_id()"
-_OPEN_FILES: Final = "spark.sql.maxConcurrentOutputFileWriters"
-_OPEN_FILES_MAX: Final = 8
-"""So many files a task writes at once. Each holds up to a row group in memory, all together no more than is written."""
 _PIECES_MAX: Final = 1 << 16
 _SMALL_BYTES: Final = 1 << 20
 """What one task gets without asking: far less than what Spark itself would give to one task of a shuffle."""
@@ -159,16 +156,14 @@ def _save(
     group = f"{number} AS {attempt.column}"
     spark = rows.sparkSession
     named = rows.selectExpr(*columns, group)
-    # With several files open Spark need not sort by directory first, which takes it longer than all else. Of further
-    # files it sorts the rows by directory, and leaves them in their order otherwise.
-    settings = {_OPEN_FILES: str(_OPEN_FILES_MAX)}
     if by:
+        # Spark sorts by directory before it writes, unless rows are in such an order already.
+        order = [F.col(f"`{name}`") for name in (*schema.partition_columns, attempt.column, *by)]
         hidden = [quoted(name) for name in by if schema.find(name) is None]
-        ordered = rows.selectExpr(*columns, group, *hidden).sortWithinPartitions(*(F.col(f"`{name}`") for name in by))
-        named = ordered.selectExpr(*names, attempt.column)
-    if any(_has_timestamp(field.type) for field in schema.data_columns):
-        settings[_TIMESTAMP_TYPE] = "TIMESTAMP_MICROS"  # Spark's default, INT96, has no statistics
-    with _with_settings(spark, settings), reached_by(spark, attempt.location) as place:
+        named = (
+            rows.selectExpr(*columns, group, *hidden).sortWithinPartitions(*order).selectExpr(*names, attempt.column)
+        )
+    with _timestamps_in_microseconds(spark, schema), reached_by(spark, attempt.location) as place:
         (
             named.write.mode("append")
             .partitionBy(*schema.partition_columns, attempt.column)
@@ -268,6 +263,12 @@ def _is_of(path: Sequence[str], marker: str) -> bool:
 
 _settings_lock = Lock()
 _settings_users: dict[tuple[int, str], tuple[int, str | None]] = {}
+
+
+def _timestamps_in_microseconds(spark: SparkSession, schema: Schema) -> AbstractContextManager[None]:
+    """Spark's default, INT96, has no statistics."""
+    needed = any(_has_timestamp(field.type) for field in schema.data_columns)
+    return _with_settings(spark, {_TIMESTAMP_TYPE: "TIMESTAMP_MICROS"} if needed else {})
 
 
 @contextmanager

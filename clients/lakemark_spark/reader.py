@@ -36,6 +36,9 @@ from lakemark_spark.trees import Tree, trees_of
 UNION_MAX: Final = 50
 """Up to so many scans are put together; of more, the partitions are looked up by path."""
 
+TREES_MAX: Final = 8
+"""Up to so many instants' files are scanned one by one; each scan lists its files, of many in a job of its own."""
+
 _PATH: Final = "lakemark_path"
 
 FilePartitions = Mapping[str, tuple[ColumnValue, ...]]
@@ -178,7 +181,7 @@ def _group_rows(group: _Scan, files: FilePartitions, location: str, schema: Sche
     for path, values in files.items():
         by_partition.setdefault(values, []).append(join(location, path))
     trees = trees_of(files, schema, group.names)
-    if trees is not None and len(trees) <= min(UNION_MAX, len(by_partition) - 1):
+    if trees is not None and len(trees) <= min(TREES_MAX, len(by_partition) - 1):
         return [_of_tree(group, location, tree, paths, schema) for tree, paths in trees.items()]
     if len(by_partition) > UNION_MAX:
         known = {join(location, path): values for path, values in files.items()}

@@ -105,6 +105,7 @@ def _by_row(base: str, log: str, schema: Schema, kind: TableKind, size: LogSize)
     key = [quoted(field.name) for field in fields]
     names = _list(quoted(field.name) for field in schema.columns)
     ordering = quoted(schema.field(kind.ordering_column).name) if kind.ordering_column else ""
+    hint = _hint(size, kind.identifying_fields(schema))
     operation, instant = quoted(OPERATION), quoted(INSTANT)
     newer = f"d.{instant} > a.{instant}"
     if ordering:
@@ -121,13 +122,13 @@ def _by_row(base: str, log: str, schema: Schema, kind: TableKind, size: LogSize)
     if ordering:
         # A base row may be newer than all changes of its key: then these are left out.
         changes += (
-            f" UNION ALL SELECT {_hint(size, fields)}{_list([*key, ordering])}, {before} FROM {base} AS a "
+            f" UNION ALL SELECT {hint}{_list([*key, ordering])}, {before} FROM {base} AS a "
             f"LEFT SEMI JOIN (SELECT {_list(key)} FROM {log}) AS d ON {_same(key, 'a', 'd')}"
         )
     if size.layers > LAYERS_MAX:
         changes = _newest(changes, key, ordering, instant)
     return (
-        f"SELECT {_hint(size, fields)}{names} FROM ({rows}) AS a LEFT ANTI JOIN ({changes}) AS d "
+        f"SELECT {hint}{names} FROM ({rows}) AS a LEFT ANTI JOIN ({changes}) AS d "
         f"ON {_same(key, 'a', 'd')} AND {newer} WHERE {operation} <> '{DELETE}'"
     )
 
@@ -172,9 +173,9 @@ def _by_column(base: str, log: str, schema: Schema, kind: TableKind, size: LogSi
     )
 
 
-def _hint(size: LogSize, key: Sequence[Field]) -> str:
+def _hint(size: LogSize, sent: Sequence[Field]) -> str:
     """Spark's own guess of the size is that of files; it would rather sort all base rows than send a few megabytes."""
-    row = _SENT_ROW_BYTES + sum(_SENT_TEXT_BYTES if is_textual(field.type) else _SENT_VALUE_BYTES for field in key)
+    row = _SENT_ROW_BYTES + sum(_SENT_TEXT_BYTES if is_textual(field.type) else _SENT_VALUE_BYTES for field in sent)
     return "/*+ BROADCAST(d) */ " if size.rows * row <= SENT_BYTES_MAX else ""
 
 

@@ -97,7 +97,7 @@ def _is_temporary(entry: str) -> bool:
 
 
 def _is_hidden(part: str) -> bool:
-    return part.startswith(".") or (part.startswith("_") and "=" not in part)
+    return part.startswith((".", "_")) and "=" not in part  # the name of a partition column may begin so
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def test_hidden_files_are_no_data() -> None:
         "a.parquet",
         "_m=1/c",
     ]
-    assert data_paths(paths) == ["_m=1/c", "a.parquet", "m=1/b.parquet"]
+    assert data_paths([*paths, ".m=1/d"]) == [".m=1/d", "_m=1/c", "a.parquet", "m=1/b.parquet"]
 
 
 def test_each_file_gets_a_directory_of_its_own_and_always_the_same() -> None:
