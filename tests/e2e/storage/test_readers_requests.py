@@ -44,7 +44,7 @@ def test_reading_takes_the_requests_that_are_documented(world: SparkWorld, table
     count("SQL, of one of the 4 partitions", lambda: world.spark.sql(f"SELECT id FROM {table} WHERE p = 1"))
     world.run("ls.append(spark.range(1).selectExpr('id', '0 p'), t, server=client)", t=table)
     count("SQL, a version with one file more", lambda: world.sql_ids(table))
-    count("PySpark, 9 files", lambda: world.ids(table))
+    count("PySpark, 9 files of 3 instants", lambda: world.ids(table))
     count("SQL, a plain table of the same files for the first time", lambda: world.sql_ids(plain))
     count("SQL, the plain table again", lambda: world.sql_ids(plain))
     if spark_version == "4.3":
