@@ -15,7 +15,17 @@ from lakemark_core.errors import InvalidArgument
 from lakemark_core.evolution.sql import quoted
 from lakemark_core.expressions import ColumnRef, Compare, Expr, Literal, LiteralValue, Operator, all_of, any_of
 from lakemark_core.expressions.render import literal_sql
-from lakemark_core.types import BOOLEAN, CODECS, TIMESTAMP, Field, Schema, ValueKind, is_nested, is_textual
+from lakemark_core.types import (
+    BOOLEAN,
+    CODECS,
+    DEFAULT_PARTITION,
+    TIMESTAMP,
+    Field,
+    Schema,
+    ValueKind,
+    is_nested,
+    is_textual,
+)
 from lakemark_spark.queries import query, text_sql
 
 RANGES_MAX: Final = 256
@@ -33,7 +43,7 @@ Bounds: TypeAlias = tuple[LiteralValue, LiteralValue]
 # No column is named so: names do not begin with a space.
 _RANGE: Final = " range"
 _COUNT: Final = " count"
-_NULL_PARTITION: Final = ("", "__HIVE_DEFAULT_PARTITION__")
+_NULL_PARTITION: Final = ("", DEFAULT_PARTITION)
 """Texts that a partition's path cannot hold: they are read as null."""
 _MICROS_A_DAY: Final = 86_400_000_000
 _SINCE_1970: Final = (ValueKind.DATE, ValueKind.TIMESTAMP, ValueKind.TIMESTAMP_NTZ)

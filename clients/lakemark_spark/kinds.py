@@ -50,8 +50,7 @@ def require_partitions_in_key(kind: TableKind, schema: Schema | None, table: str
     """Raises UnsupportedOperation if rows of one partition could have the keys of rows in another one."""
     if not kind.key or schema is None:
         return
-    key = {field.name for field in kind.key_fields(schema)}
-    others = [name for name in schema.partition_columns if name not in key]
+    others = kind.partitions_beside_key(schema)
     if others:
         raise UnsupportedOperation(
             f"the key of {table} ({', '.join(kind.key)}) lacks the partition column{'s' if len(others) > 1 else ''} "

@@ -162,13 +162,12 @@ class _Scan:
 
     def rows(self, paths: Sequence[str], more: Sequence[T.StructField] = (), root: str | None = None) -> DataFrame:
         """``more``: the partition columns that Spark reads off the paths below ``root``."""
-        schema = _nullable([scanned for _, scanned in self.columns if scanned is not None])
-        return scan(self.spark, paths, T.StructType([*schema.fields, *more]), root)
+        return scan(self.spark, paths, T.StructType([*_nullable(self.scanned).fields, *more]), root)
 
     @property
-    def names(self) -> list[str]:
-        """The columns that are asked of the files."""
-        return [scanned.name for _, scanned in self.columns if scanned is not None]
+    def scanned(self) -> list[Field]:
+        """What is asked of the files."""
+        return [scanned for _, scanned in self.columns if scanned is not None]
 
     def values(self) -> list[Value]:
         """The table's data columns from those of ``rows``."""
@@ -180,7 +179,7 @@ def _group_rows(group: _Scan, files: FilePartitions, location: str, schema: Sche
     by_partition: dict[tuple[ColumnValue, ...], list[str]] = {}
     for path, values in files.items():
         by_partition.setdefault(values, []).append(join(location, path))
-    trees = trees_of(files, schema, group.names)
+    trees = trees_of(files, schema, [field.name for field in group.scanned])
     if trees is not None and len(trees) <= min(TREES_MAX, len(by_partition) - 1):
         return [_of_tree(group, location, tree, paths, schema) for tree, paths in trees.items()]
     if len(by_partition) > UNION_MAX:

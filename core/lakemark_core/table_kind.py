@@ -99,6 +99,11 @@ class TableKind:
         ordering = self.ordering_column.lower()
         return [field for field in schema.columns if not field.nullable or field.name.lower() == ordering]
 
+    def partitions_beside_key(self, schema: Schema) -> list[str]:
+        """The partition columns that the key does not have: rows of several partitions may have one key."""
+        key = {field.name for field in self.key_fields(schema)}
+        return [name for name in schema.partition_columns if name not in key]
+
     def group_name(self, bucket: int) -> str:
         """The name of a bucket's file group, the same in every partition."""
         return f"bucket-{bucket}" if self.directory is None else bucket_tree.group_name(bucket)
@@ -157,8 +162,7 @@ class TableKind:
         return all(schema.find(name) is not None for name in self.key)
 
     def _check_buckets(self, schema: Schema) -> None:
-        key = {field.name for field in self.key_fields(schema)}
-        missing = [name for name in schema.partition_columns if name not in key]
+        missing = self.partitions_beside_key(schema)
         if missing:
             raise InvalidArgument(
                 f"{KEY_PROPERTY} = {','.join(self.key)!r} lacks the partition column{'s' if len(missing) > 1 else ''} "

@@ -9,7 +9,7 @@ TLS protects what is sent.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
@@ -239,33 +239,24 @@ class SaslLayer:
 
     def _protected(self, data: bytes, protection: Protection) -> bytes:
         """As ``_frames``, but a frame means something only once it is whole."""
-        data = self._kept + data
         plain: list[bytes] = []
-        at = 0
-        while at < len(data):
-            if not self._left:
-                if len(data) - at < _LENGTH.size:
-                    break
-                (self._left,) = _LENGTH.unpack_from(data, at)
-                at += _LENGTH.size
-                if not 0 < self._left <= self._bytes_max + _PROTECTION_BYTES_MAX:
-                    raise LayerError(f"a protected frame of {self._left} bytes: it has 1 to {self._bytes_max}")
-            piece = data[at : at + self._left]
+        for piece in self._pieces(data, self._check_protected):
             self._frame += piece
-            at += len(piece)
-            self._left -= len(piece)
             if not self._left:
                 frame, self._frame = bytes(self._frame), bytearray()
                 plain.append(protection.unwrap(frame))
-        self._kept = data[at:]  # less than a length
         return b"".join(plain)
 
     def _frames(self, data: bytes) -> bytes:
         if not self._kept and self._left >= len(data):
             self._left -= len(data)
             return data
+        return b"".join(self._pieces(data, self._check_plain))
+
+    def _pieces(self, data: bytes, check: Callable[[int], None]) -> Iterator[bytes]:
+        """What came of frames, without their lengths, for which ``check`` raises LayerError. After each piece ``_left``
+        says how much of its frame is still to come."""
         data = self._kept + data
-        plain: list[bytes] = []
         at = 0
         while at < len(data):
             if not self._left:
@@ -273,15 +264,21 @@ class SaslLayer:
                     break
                 (self._left,) = _LENGTH.unpack_from(data, at)
                 at += _LENGTH.size
-                if self._left > self._bytes_max:
-                    raise LayerError(f"a frame of {self._left} bytes, more than {self._bytes_max}")
+                check(self._left)
                 continue
             piece = data[at : at + self._left]
-            plain.append(piece)
             at += len(piece)
             self._left -= len(piece)
+            yield piece
         self._kept = data[at:]  # less than a length
-        return b"".join(plain)
+
+    def _check_protected(self, size: int) -> None:
+        if not 0 < size <= self._bytes_max + _PROTECTION_BYTES_MAX:
+            raise LayerError(f"a protected frame of {size} bytes: it has 1 to {self._bytes_max}")
+
+    def _check_plain(self, size: int) -> None:
+        if size > self._bytes_max:
+            raise LayerError(f"a frame of {size} bytes, more than {self._bytes_max}")
 
 
 def framed(status: int, payload: bytes) -> bytes:
