@@ -254,6 +254,15 @@ def test_show_locks(client: Client, clock: Clock) -> None:
     assert shown(client, dbname="defaul") == shown(client, dbname="default", tablename="u") == []
 
 
+def test_show_locks_tells_of_each_component_what_it_waits_for(client: Client) -> None:
+    first = client.lock(request(on("t")))
+    second = client.lock(request(on("t", part="p=1"), on("t", part="p=2"), on("u")))
+    blocked_by = [(one.tablename, one.partname, one.blockedByExtId) for one in shown(client, dbname="default")[1:]]
+    assert blocked_by == [("t", "p=1", first.lockid), ("t", "p=2", first.lockid), ("u", None, None)]
+    client.lock(request(on("u")))
+    assert shown(client, dbname="default", tablename="u")[1].blockedByExtId == second.lockid
+
+
 def test_bad_requests_and_limits(client: Client) -> None:
     with pytest.raises(TApplicationException, match="nothing to lock"):
         client.lock(request())

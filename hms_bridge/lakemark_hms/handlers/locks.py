@@ -116,6 +116,6 @@ def _element(shown: ShownLock) -> ShowLocksResponseElement:
         catname=place.catalog,
     )
     if shown.blocked_by is not None:
-        element.blockedByExtId = shown.blocked_by.by.lock_id
-        element.blockedByIntId = shown.blocked_by.by.number + 1
+        element.blockedByExtId = shown.blocked_by.lock_id
+        element.blockedByIntId = shown.blocked_by.number + 1
     return element

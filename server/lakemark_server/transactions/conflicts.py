@@ -154,3 +154,29 @@ class Asked:
                 if exclude(self.components[number], other):
                     return number
         return None
+
+
+class Queues:
+    """Queued components by place, so that many locks are asked what they wait for, and the queues are read once."""
+
+    def __init__(self, queued: Iterable[Queued]) -> None:
+        self._at: defaultdict[Place, list[Queued]] = defaultdict(list)
+        self._inside: defaultdict[Place, list[Queued]] = defaultdict(list)
+        for one in queued:
+            place = one.component.place
+            self._at[place].append(one)
+            for around in (place, *place.above):
+                self._inside[around].append(one)
+
+    def first_in_the_way(self, asked: Queued) -> Queued | None:
+        """The first, as the queues are ordered, of those for which this component waits (see ``Asked.blocks``)."""
+        place = asked.component.place
+        for some in (*(self._at.get(above) for above in reversed([*place.above])), self._inside.get(place)):
+            for one in some or ():
+                if (
+                    (one.position, one.lock_id) < (asked.position, asked.lock_id)
+                    and not (asked.transaction_id and one.transaction_id == asked.transaction_id)
+                    and exclude(asked.component, one.component)
+                ):
+                    return one
+        return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import islice
 from typing import Final, cast
 
 from lakemark_core.errors import TransactionOpen
@@ -12,7 +14,16 @@ from lakemark_server.store.ids import IdSource
 from lakemark_server.store.keyspace import LOCK_QUEUES, LOCKS
 from lakemark_server.store.mutations import Mutation, Mutations
 from lakemark_server.transactions import counts, due, expiry, heartbeats, locks, txns
-from lakemark_server.transactions.conflicts import Asked, Block, Component, LockType, Place, next_position
+from lakemark_server.transactions.conflicts import (
+    Asked,
+    Block,
+    Component,
+    LockType,
+    Place,
+    Queued,
+    Queues,
+    next_position,
+)
 from lakemark_server.transactions.limits import TransactionLimits
 from lakemark_server.transactions.locks import queued_of
 from lakemark_server.transactions.requests import (
@@ -27,6 +38,7 @@ from lakemark_server.transactions.requests import (
 _FREED_AT_ONCE_MAX: Final = 100
 """Locks of silent holders that one request frees."""
 _FREED_BYTES_MAX: Final = 500_000
+_SHOWN_AT_ONCE: Final = 100
 
 
 class LockManager:
@@ -152,8 +164,9 @@ class LockManager:
 
         Pages are of different moments.
         """
-        for lock_id in self._ids_at(place):
-            yield from self._store.read(lambda tx, at=lock_id: _shown(tx, at, place, transaction_id))  # type: ignore[misc]
+        ids = iter(self._ids_at(place))
+        while page := list(islice(ids, _SHOWN_AT_ONCE)):
+            yield from self._store.read(partial(_shown, lock_ids=page, place=place, transaction_id=transaction_id))
 
     def _ids_at(self, place: Place | None) -> Iterable[int]:
         """The ids of all locks, or of those of the table or the database, in order."""
@@ -192,22 +205,22 @@ def _is_within(place: Place, around: Place) -> bool:
     return list(place[: len(named)]) == named
 
 
-def _shown(tx: ReadTransaction, lock_id: int, place: Place | None, transaction_id: int) -> list[ShownLock]:
-    record = locks.find(tx, lock_id)
-    if record is None or (transaction_id and record.transaction_id != transaction_id):
-        return []
-    components = locks.components_of(tx, lock_id)
-    wanted = [
-        (number, component)
-        for number, component in enumerate(components)
-        if place is None or _is_within(component.place, place)
-    ]
-    by_number: dict[int, Block] = {}
-    if wanted and not record.acquired_ms:
-        queued = locks.overlapping(tx, (component.place for component in components), snapshot=True)
-        for block in Asked(components, record.transaction_id).blocks(record.position, lock_id, queued):
-            by_number.setdefault(block.number, block)
-    beat_ms = locks.last_beat_ms(tx, lock_id)
+def _shown(tx: ReadTransaction, lock_ids: Iterable[int], place: Place | None, transaction_id: int) -> list[ShownLock]:
+    shown: list[tuple[LockRecord, Queued]] = []
+    for lock_id in lock_ids:
+        record = locks.find(tx, lock_id)
+        if record is None or (transaction_id and record.transaction_id != transaction_id):
+            continue
+        shown += [
+            (record, Queued(component, record.position, lock_id, number, record.transaction_id))
+            for number, component in enumerate(locks.components_of(tx, lock_id))
+            if place is None or _is_within(component.place, place)
+        ]
+    waiting = [one for record, one in shown if not record.acquired_ms]
+    queues = Queues(locks.overlapping(tx, (one.component.place for one in waiting), snapshot=True))
+    blocks = {one: queues.first_in_the_way(one) for one in waiting}
+    beats_ms = {lock_id: locks.last_beat_ms(tx, lock_id) for lock_id in {one.lock_id for _, one in shown}}
     return [
-        ShownLock(lock_id, number, component, record, beat_ms, by_number.get(number)) for number, component in wanted
+        ShownLock(one.lock_id, one.number, one.component, record, beats_ms[one.lock_id], blocks.get(one))
+        for record, one in shown
     ]

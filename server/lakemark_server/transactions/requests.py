@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from lakemark_core.errors import InvalidArgument, LimitExceeded
 from lakemark_proto.store.v1.transactions_pb2 import LockRecord, TransactionRecord
 from lakemark_server.transactions import limits
-from lakemark_server.transactions.conflicts import Block, Component, Place
+from lakemark_server.transactions.conflicts import Block, Component, Place, Queued
 
 _SEED_MAX: Final = 1 << 55
 
@@ -61,14 +61,14 @@ class LockAnswer(NamedTuple):
 
 
 class ShownLock(NamedTuple):
-    """A component of a lock, as ``number`` of it. ``beat_ms``: of a lock without transaction."""
+    """A component of a lock, as ``number`` of it, and what it waits for. ``beat_ms``: of a lock without transaction."""
 
     lock_id: int
     number: int
     component: Component
     record: LockRecord
     beat_ms: int
-    blocked_by: Block | None
+    blocked_by: Queued | None
 
 
 class ShownTransaction(NamedTuple):

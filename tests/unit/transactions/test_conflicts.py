@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemark_server.transactions.conflicts import EXCLUDES, Asked, Component, LockType, Place, Queued, exclude
+from lakemark_server.transactions.conflicts import EXCLUDES, Asked, Component, LockType, Place, Queued, Queues, exclude
 
 READ, WRITE, ALL, EXCL_WRITE = LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE, LockType.EXCL_WRITE
 DB, TABLE, PART = Place("c", "d"), Place("c", "d", "t"), Place("c", "d", "t", "p=1")
@@ -69,3 +69,17 @@ def test_a_lock_waits_for_all_earlier_ones_that_exclude_it(
     ]
     assert [block.by for block in blocks] == expected
     assert all(exclude(asked[block.number], block.by.component) for block in blocks)
+
+
+@given(st.lists(components, min_size=1, max_size=5), st.lists(components, max_size=6), st.integers(0, 2))
+def test_each_component_waits_for_the_first_earlier_one_that_excludes_it(
+    asked: Sequence[Component], others: Sequence[Component], transaction_id: int
+) -> None:
+    queued = [Queued(other, at, 100 + at, 0, at % 3) for at, other in enumerate(others, 1)]
+    queued += [Queued(one, 4, 1, number, transaction_id) for number, one in enumerate(asked)]
+    queued.sort(key=lambda one: (one.component.place, one.position, one.lock_id, one.number))  # as in the store
+    queues = Queues(queued)
+    for waiting in (one for one in queued if one.lock_id == 1):
+        blocks = Asked([waiting.component], transaction_id).blocks(4, 1, queued)
+        expected = next((block.by for block in blocks), None)
+        assert queues.first_in_the_way(waiting) == expected
