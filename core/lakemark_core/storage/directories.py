@@ -264,9 +264,11 @@ def empty_directory(uri: str, may_go_on: Check = _always) -> None:
         raise Unavailable(f"directory {uri!r} cannot be emptied: {error}", location=uri) from error
 
 
-def remove_if_empty(uri: str) -> None:
-    """Removes an empty local directory; anything else stays."""
+def remove_if_empty(uri: str) -> bool:
+    """Removes an empty local directory; anything else stays. Returns whether it was there and is gone."""
     path = local_path(uri)
     if path is not None:
         with contextlib.suppress(OSError):
             path.rmdir()
+            return True
+    return False

@@ -99,12 +99,35 @@ def finish_deletion(store: Store, location: str, now_ms: int) -> None:
             return
         record = taken
     with at_work(store, [record], max(0, now_ms - record.since_ms)) as tenure:
+        if record.aside and _removed_empty(store, record, tenure):
+            return
         aside = _put_aside(store, record, tenure, now_ms) if record.aside else None
         if aside is None:
             storage.delete_directory(record.location, tenure.may_go_on)
             store.transact(lambda tx: closures.reopen(tx, [record]))
     if aside is not None:
         delete_in_place(store, [aside])
+
+
+def _removed_empty(store: Store, record: ClosedRecord, tenure: Tenure) -> bool:
+    """Removes a directory without content and opens its name, in one transaction less than it takes to put it aside.
+
+    False: there is something to delete. Raises TakenOver.
+    """
+    tenure.may_go_on()
+    if storage.is_directory(record.aside) or not storage.remove_if_empty(record.location):
+        return False
+
+    def body(tx: Transaction) -> None:
+        closures.renew(tx, [record], 0)
+        closures.reopen(tx, [record])
+
+    try:
+        store.transact(body)
+    except TakenOver:
+        storage.make_directory(record.location)  # it may be the one that somebody has made since
+        raise
+    return True
 
 
 def _put_aside(store: Store, record: ClosedRecord, tenure: Tenure, now_ms: int) -> ClosedRecord | None:

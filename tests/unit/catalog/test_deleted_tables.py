@@ -81,6 +81,39 @@ def test_a_dropped_database_whose_files_cannot_be_deleted(lake: Lake, monkeypatc
     assert not place.exists()
 
 
+def test_an_empty_directory_is_removed_where_it_is(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = made(lake)
+    (place / "file").unlink()
+    monkeypatch.setattr(storage, "begin_move", fails)
+    monkeypatch.setattr(storage, "delete_directory", fails)
+    lake.catalog.drop_database("", "d")
+    assert not place.exists()
+    assert verify(lake.store) == []
+    assert left_directories.finish(lake.store, lake.clock() + 2 * LEFT_MS) == []
+
+
+def test_what_was_put_aside_before_a_crash_is_deleted_though_the_directory_is_empty(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was moved, and the transaction that notes it was not made; then some other program made the directory."""
+    place = made(lake)
+    move = storage.begin_move
+
+    def moves_and_fails(source: str, target: str, may_go_on: Callable[[], None]) -> None:
+        move(source, target, may_go_on)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(storage, "begin_move", moves_and_fails)
+        with pytest.raises(KeyboardInterrupt):
+            lake.catalog.drop_database("", "d")
+    place.mkdir()
+    lake.clock.advance(LEFT_MS + 1)
+    left_directories.finish(lake.store, lake.clock())
+    assert list(place.parent.glob(".lakemark-deleted-*")) == []
+    assert verify(lake.store) == []
+
+
 def test_a_database_that_was_put_aside_is_deleted_later(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     place = made(lake)
     with monkeypatch.context() as patched:

@@ -143,6 +143,7 @@ def test_a_directory_that_was_put_aside_too_late_is_put_back(
     """Between the look at a directory and its rename another process has deleted it, and it was made again."""
     lake.catalog.create_database(DatabaseRecord(catalog="hive", name="d"))
     place = Path(lake.catalog.get_database("hive", "d").location.removeprefix("file:"))
+    (place / "old").touch()
     rename = storage.begin_move
 
     def late(source: str, target: str, may_go_on: Callable[[], None]) -> storage.Move:
@@ -158,6 +159,27 @@ def test_a_directory_that_was_put_aside_too_late_is_put_back(
         lake.catalog.drop_database("", "d")
     assert (place / "file").exists()
     assert list(place.parent.glob(".lakemark-deleted-*")) == []
+
+
+def test_an_empty_directory_that_was_removed_too_late_is_made_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, other_process: OtherProcess
+) -> None:
+    lake.catalog.create_database(DatabaseRecord(catalog="hive", name="d"))
+    place = Path(lake.catalog.get_database("hive", "d").location.removeprefix("file:"))
+    remove = storage.remove_if_empty
+
+    def late(uri: str) -> bool:
+        monkeypatch.setattr(storage, "remove_if_empty", remove)
+        lake.clock.advance(LEFT_MS + 1)
+        other_process(lambda: left_directories.finish(lake.store, lake.clock()))
+        assert not place.exists()
+        lake.catalog.create_database(DatabaseRecord(catalog="hive", name="d"))
+        return remove(uri)
+
+    monkeypatch.setattr(storage, "remove_if_empty", late)
+    with pytest.raises(LakemarkError, match="another process goes on with"):
+        lake.catalog.drop_database("", "d")
+    assert place.is_dir()
 
 
 def swept_aside(lake: Lake) -> None:
