@@ -115,8 +115,10 @@ class PartitionView:
     def list_value(self, chosen: Sequence[int] | None = None) -> Pieces:
         """The encoded Thrift list of all or some of the partitions, in that order."""
         structs = self.structs if chosen is None else [self.structs[at] for at in chosen]
-        head = bytes((STRUCT,)) + i32_value(len(structs))
-        return (head, self.ending.join(structs), self.ending) if structs else (head,)
+        # Joined once, with the rest of the reply: each copy of some megabytes costs more than to make the reply.
+        pieces = [self.ending] * (2 * len(structs))
+        pieces[::2] = structs
+        return [bytes((STRUCT,)) + i32_value(len(structs)), *pieces]
 
     def struct(self, at: int) -> bytes:
         return self.structs[at] + self.ending
