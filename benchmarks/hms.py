@@ -5,8 +5,8 @@ at a time, in turns (ours, theirs, ours …), so that changes of the machine's s
 medians over the turns. A ratio is ours / theirs in calls per second, that of the least favourable case. The client is
 one thread with encoded requests (``hms_load``), the same for both; its own processor time for a call is told beside.
 
-The rest is ours alone: a table with 100,000 partitions, look-ups among many objects against look-ups among 1,000, and
-lists of 500,000 tables.
+The rest is ours alone: work beside 4,000 idle connections, a table with 100,000 partitions, look-ups among many objects
+against look-ups among 1,000, and lists of 500,000 tables.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ def main() -> None:
         "--objects", type=int, default=1_000_000, help="among which a look-up must not take longer; 0: left out"
     )
     parser.add_argument("--tables", type=int, default=500_000, help="of a database that is listed; 0: left out")
+    parser.add_argument("--idle", type=int, default=4_000, help="connections that say nothing beside others that work")
     parser.add_argument("--turn-s", type=float, default=1.0, help="seconds of a turn")
     arguments = parser.parse_args()
     described = machine.description()
@@ -61,7 +62,7 @@ def main() -> None:
         systems = [System("ours", service.hms_port, f"file:{work_dir}/ours")]
         if theirs is not None:
             systems.append(System("theirs", theirs, f"file:{work_dir}/theirs"))
-        compared = _Compared(systems, service, arguments.partitions, arguments.turn_s)
+        compared = _Compared(systems, service, arguments.partitions, arguments.turn_s, arguments.idle)
         figures = compared.measure()
         alone = _alone(work_dir, systems[0], arguments.large, arguments.objects)
         if arguments.tables:
@@ -85,9 +86,9 @@ def main() -> None:
 class _Compared:
     """What both systems do, in turns. ``more`` gets the figures that are ours alone."""
 
-    def __init__(self, systems: list[System], service: Service, partitions: int, turn_s: float) -> None:
+    def __init__(self, systems: list[System], service: Service, partitions: int, turn_s: float, idle: int) -> None:
         self._systems, self._service = systems, service
-        self._partitions, self._turn_s = partitions, turn_s
+        self._partitions, self._turn_s, self._idle = partitions, turn_s, idle
         self.more: dict[str, float] = {}
 
     def measure(self) -> Figures:
@@ -112,8 +113,24 @@ class _Compared:
             f"get_partitions, {self._partitions} partitions",
             self._in_turns(_list(self._partitions), cpu="list_partitions"),
         )
+        self._beside_idle_connections()
         self.more["list_10k_ms"] = round(self.more.pop("list_partitions_cpu_us") / 1e3 * 1e4 / self._partitions, 2)
         return figures
+
+    def _beside_idle_connections(self) -> None:
+        """How much slower calls are beside many connections that say nothing, and what those take."""
+        ours = self._systems[0]
+        one = recorded(ours.port, _get_table)
+        without, beside, grown_mb = list[float](), list[float](), 0
+        for _ in range(TURNS):
+            without.append(hms_load.rate(ours.port, CONNECTIONS[-1], self._turn_s, one).calls_per_s)
+            before = self._service.rss_mb()
+            with hms_load.idle_connections(ours.port, self._idle, one):
+                grown_mb = max(grown_mb, self._service.rss_mb() - before)
+                beside.append(hms_load.rate(ours.port, CONNECTIONS[-1], self._turn_s, one).calls_per_s)
+        self.more["idle_connections"] = self._idle
+        self.more["idle_slowdown"] = round(statistics.median(without) / statistics.median(beside), 2)
+        self.more["idle_mb"] = grown_mb
 
     def _add_partitions(self) -> dict[str, float]:
         seconds: dict[str, list[float]] = {system.name: [] for system in self._systems}

@@ -38,6 +38,7 @@ KEYS: Final = [FieldSchema("dt", "string", None), FieldSchema("hour", "int", Non
 
 _PARQUET: Final = "org.apache.hadoop.hive.ql.io.parquet."
 _BUFFER_BYTES: Final = 1 << 20
+_OF_ADDRESS: Final = 500  # idle connections; the service takes 1,024
 _KIND_AT, _REPLY = 3, 2  # in the head of a message
 
 Call = Callable[[Any], object]
@@ -230,6 +231,26 @@ def rate(port: int, connections: int, seconds: float, one: Recorded) -> Rate:
                     raise ConnectionError(f"not the reply of the first call: {bytes(buffer[:300])!r}")
         took = time.perf_counter() - began
         return Rate(calls / took, calls, (time.process_time() - cpu) * 1e6 / max(1, calls))
+
+
+@contextmanager
+def idle_connections(port: int, count: int, one: Recorded) -> Iterator[None]:
+    """So many connections that have made one call each, and then say nothing. They come from several addresses."""
+    with ExitStack() as stack:
+        opened = []
+        for number in range(count):
+            source = f"127.0.0.{2 + number // _OF_ADDRESS}"
+            made = socket.create_connection(("127.0.0.1", port), REPLY_TIMEOUT_S, (source, 0))
+            opened.append(stack.enter_context(made))
+            made.sendall(one.request)
+        for made in opened:
+            if len(made.recv(one.reply_bytes, socket.MSG_WAITALL)) != one.reply_bytes:
+                raise ConnectionError("the metastore closed an idle connection, or gave another reply")
+        yield
+        for made in opened:
+            made.sendall(one.request)
+            if len(made.recv(one.reply_bytes, socket.MSG_WAITALL)) != one.reply_bytes:
+                raise ConnectionError("the metastore closed a connection that was idle")
 
 
 def median_s(port: int, requests: Sequence[Recorded]) -> float:

@@ -30,7 +30,7 @@ SPARK = {"append_vs_parquet", "scan_vs_parquet", "point_query_speedup", "upsert_
 SPARK |= {"small_upsert_s", "small_upsert_hudi_s", "small_upsert_iceberg_s", "mor_scan_vs_compacted"}
 SPARK |= {"compaction_vs_parquet", "concurrent_vs_hudi"}
 SPARK |= {"write_amplification", "write_amplification_hudi", "write_amplification_iceberg"}
-HMS = {"list_10k_ms", "by_filter_100k_ms", "lookup_growth", "get_table_cpu_us", "names_s"}
+HMS = {"idle_slowdown", "list_10k_ms", "by_filter_100k_ms", "lookup_growth", "get_table_cpu_us", "names_s"}
 HMS |= {"table_lookup_growth", "all_tables_s", "table_meta_s", "tables_by_pattern_s", "table_meta_by_pattern_s"}
 PEERS = {"vs_pyiceberg", "vs_delta_rs", "vs_ducklake"}
 
@@ -146,8 +146,7 @@ def test_peers(tmp_path: Path) -> None:
 def test_hms() -> None:
     """Without the peer, which is a JVM."""
     size = ["--partitions", "2000", "--large", "1000", "--objects", "1200", "--tables", "1200", "--turn-s", "0.05"]
-    size.append("--no-peer")
-    figures = _run("hms", size=size)
+    figures = _run("hms", size=[*size, "--idle", "50", "--no-peer"])
 
     assert _positive(figures, HMS) == HMS
     rates = figures["calls_per_s"].values()
