@@ -40,8 +40,7 @@ def clear_name(tx: Transaction, database_id: int, name: str) -> None:
 def clear_content(tx: Transaction, table_id: int) -> None:
     """Removes everything that the store has of the table, except its name."""
     for space in OF_TABLE:
-        tx.clear(space.key(table_id))
-        tx.clear_range(*space.range(table_id))
+        tx.clear_range(space.key(table_id), space.range(table_id)[1])  # its own key, and all below it
 
 
 def listed(
