@@ -18,7 +18,6 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from lakemark_core.errors import InvalidSchema
 from lakemark_core.evolution.sql import quoted
 from lakemark_core.storage import list_files
 from lakemark_core.types import DEFAULT_PARTITION, TIMESTAMP, ListOf, MapOf, Schema, Struct, Type, is_textual
@@ -26,7 +25,7 @@ from lakemark_spark.locations import reached_by
 from lakemark_spark.queries import text_sql
 from lakemark_spark.sessions import is_connect
 
-GROUP_COLUMN: Final = "lakemark_group"
+_GROUP_COLUMN: Final = "lakemark_group"
 """Begins the last part of a directory: ``lakemark_group_<attempt>=<number>``."""
 
 _TIMESTAMP_TYPE: Final = "spark.sql.parquet.outputTimestampType"
@@ -61,7 +60,7 @@ class Attempt:
     @property
     def column(self) -> str:
         """The partition column with the number of the file: a number, which Spark compares for each row."""
-        return f"{GROUP_COLUMN}_{self.prefix}"
+        return f"{_GROUP_COLUMN}_{self.prefix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +144,6 @@ def _save(
 
     ``by``: the columns of ``rows`` that say the order within a file; () leaves it as it is.
     """
-    if schema.find(GROUP_COLUMN) is not None:
-        raise InvalidSchema(f"the table has a column '{GROUP_COLUMN}', which is the name of the directories of files")
     textual = {quoted(field.name) for field in schema.partition_fields if is_textual(field.type)}
     names = [quoted(name) for name in (*(field.name for field in schema.columns), *more)]
     # Spark takes an empty text for null, but would write this one as another partition into the same files.
@@ -155,14 +152,12 @@ def _save(
     ]
     group = f"{number} AS {attempt.column}"
     spark = rows.sparkSession
-    named = rows.selectExpr(*columns, group)
-    if by:
-        # Spark sorts by directory before it writes, unless rows are in such an order already.
-        order = [F.col(f"`{name}`") for name in (*schema.partition_columns, attempt.column, *by)]
-        hidden = [quoted(name) for name in by if schema.find(name) is None]
-        named = (
-            rows.selectExpr(*columns, group, *hidden).sortWithinPartitions(*order).selectExpr(*names, attempt.column)
-        )
+    # Spark sorts by directory before it writes, unless rows are in such an order already.
+    order = [F.col(f"`{name}`") for name in (*schema.partition_columns, attempt.column, *by)] if by else []
+    hidden = [quoted(name) for name in by if schema.find(name) is None]
+    named = rows.selectExpr(*columns, group, *hidden)
+    if order:
+        named = named.sortWithinPartitions(*order).selectExpr(*names, attempt.column)
     with _timestamps_in_microseconds(spark, schema), reached_by(spark, attempt.location) as place:
         (
             named.write.mode("append")
