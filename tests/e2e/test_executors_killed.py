@@ -67,13 +67,13 @@ def kill():
 
 def while_killing(change):
     save, commit = layout._save, Writer.commit
-    def saved(rows, *args):
+    def saved(rows, *args, **how):
         if moment == "before the write":
             kill()
         if moment == "in the write":
             name = rows.columns[0]
             rows = rows.withColumn(name, F.when(fatal_udf(F.lit(0), F.lit(marker)) == 0, F.col(f"`{name}`")))
-        return save(rows, *args)
+        return save(rows, *args, **how)
     def committed(*args, **how):
         if moment == "before the commit":
             kill()

@@ -347,11 +347,11 @@ HELPERS: Final = """
             client.buckets.alter(t, split=[tree.group_name(leaves[at % len(leaves)])])
     def meanwhile(work, change):
         real, done = layout._save, []
-        def then(*args):
+        def then(*args, **how):
             if not done:
                 done.append(True)
                 work()
-            return real(*args)
+            return real(*args, **how)
         with mock.patch.object(layout, "_save", then):
             change()
         if not done:  # there was nothing to write
@@ -374,10 +374,10 @@ HELPERS: Final = """
             if moment == "after":
                 real(*args, **how)
             raise Killed
-        def lost(*args):
+        def lost(*args, **how):
             for rdd in spark.sparkContext._jsc.getPersistentRDDs().values():
                 rdd.unpersist(True)
-            return save(*args)
+            return save(*args, **how)
         try:
             if moment == "executor":
                 with mock.patch.object(layout, "_save", lost):
