@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from typer.main import get_command
 
 from lakemark.cli import (
     backup,
@@ -106,7 +109,7 @@ def run(arguments: list[str]) -> int:
     """
     ordered = options_first(arguments)
     try:
-        app(ordered)
+        _built()(ordered)
     except LakemarkError as error:
         if "--json" in ordered[: ordered.index("--") if "--" in ordered else None]:
             sys.stderr.write(json.dumps(_told(error), ensure_ascii=False) + "\n")
@@ -118,6 +121,12 @@ def run(arguments: list[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
+
+
+@functools.cache
+def _built() -> Callable[[list[str]], object]:
+    """The whole tree of commands. To build it takes longer than most commands do: so once in a process."""
+    return get_command(app)
 
 
 def _told(error: LakemarkError) -> dict[str, object]:
