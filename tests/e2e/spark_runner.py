@@ -173,8 +173,9 @@ def archive_of(python: Path) -> Path:
 
 def java_options(python: Path) -> str:
     """Options with which a JVM begins quickly; `python` is the interpreter of the environment with its Spark."""
-    # The statements of tests are over before the optimizing compiler has paid for itself.
-    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    # The statements of tests are over before the optimizing compiler, or a check of Spark's own classes, has paid for
+    # itself.
+    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
     archive = archive_of(python)
     return f"{options} -Xlog:disable -XX:SharedArchiveFile={archive}" if archive.exists() else options
 
@@ -204,6 +205,7 @@ def _configuration(python: Path, metastore_uri: str, work_dir: Path) -> dict[str
         "spark.hadoop.hive.exec.scratchdir": str(work_dir / "scratch"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
+        "spark.sql.ui.explainMode": "simple",  # for a page that nobody looks at
         # For a few rows, it takes longer to compile a query than to interpret it.
         **_INTERPRETED,
         "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
