@@ -145,6 +145,7 @@ def test_a_drop_stands_when_files_cannot_be_deleted(
     for name in ("t", "u"):
         client.create_table(table(name, db="d", keys="p int"))
     client.add_partition(partition(["1"], db="d", of="t"))
+    (warehouse / "d.db" / "u" / "file").touch()
     monkeypatch.setattr(storage, "delete_directory", fails)
     monkeypatch.setattr(storage, "begin_move", cannot_be_moved)
     assert client.drop_partition("d", "t", ["1"], True)
