@@ -124,7 +124,7 @@ def test_a_commit_whose_time_is_over_in_the_store_has_an_unknown_outcome(
     gate = Gate(monkeypatch, committer_of(service), "_apply")
     request = t.CommitRequest(table=wire.table, instant=instant, added=files(file(instant, "a", 1)))
     with Client(service.grpc_address) as client:
-        calls = Calls(client.address, 1.0, Backoff(0.01, 0.05, 3))
+        calls = Calls(client.address, 3.0, Backoff(0.01, 0.05, 3))
         with pytest.raises(DeadlineUnknown, match="may have happened"):
             calls(wire.timeline.Commit, request, mutation=True)
         calls.close()
