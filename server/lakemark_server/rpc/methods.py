@@ -87,8 +87,8 @@ def _served(
 ) -> _Call:
     decoded = decoder(method.input_type)
 
-    def whole(data: bytes, context: Context, until: Deadline) -> bytes:
-        with deadline.within(until), caller.named(partial(caller_of, context)):
+    def whole(data: bytes, context: Context, until: Deadline, name: caller.Name) -> bytes:
+        with deadline.within(until), caller.named(name):
             until.check()  # it may have waited long for this thread
             answer: bytes = behaviour(decoded(data), context).SerializeToString()
             return answer
@@ -99,9 +99,8 @@ def _served(
 
     async def by_thread(data: bytes, context: Context, until: Deadline, entered: Entered | None) -> bytes:
         try:
-            answer = lanes.run(
-                admission.rank, partial(whole, data, context, until), len(data), partial(admission.leave, entered)
-            )
+            work = partial(whole, data, context, until, caller_of(context))
+            answer = lanes.run(admission.rank, work, len(data), partial(admission.leave, entered))
         except LakemarkError:
             admission.leave(entered)
             raise
@@ -116,7 +115,7 @@ def _served(
     async def quickly(data: bytes, context: Context) -> bytes:
         if quick is None or len(data) > QUICK_BYTES_MAX:
             return await in_lane(data, context)
-        with caller.named(partial(caller_of, context)):
+        with caller.named(caller_of(context)):
             taken = quick.takes(decoded(data))
         if taken is None:
             return await in_lane(data, context)

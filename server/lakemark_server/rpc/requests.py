@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeAlias
 
 import grpc
@@ -12,6 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from lakemark_core.errors import InvalidArgument
 from lakemark_core.user import USER_KEY
+from lakemark_server.context import caller
 from lakemark_server.context.deadline import Deadline
 
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
@@ -30,11 +32,19 @@ def decoder(request: Descriptor) -> Callable[[bytes], Message]:
     return decoded
 
 
-def caller_of(context: Context) -> str:
-    """Who the client says it is, and where its connection comes from."""
-    told = dict(context.invocation_metadata() or ()).get(USER_KEY, "")
-    user = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
-    return f"{user} ({context.peer()})" if user else str(context.peer())
+def caller_of(context: Context) -> caller.Name:
+    """Makes a text of who the client says it is, and where its connection comes from.
+
+    For the thread of the event loop. The text can be made later and by any thread, also when the call is over: gRPC
+    ends the process if the context is asked then.
+    """
+    return partial(_caller_text, context.invocation_metadata() or (), context.peer())
+
+
+def _caller_text(metadata: Iterable[tuple[str, str | bytes]], peer: str) -> str:
+    told = dict(metadata).get(USER_KEY, "")
+    user = told.decode(errors="replace") if isinstance(told, bytes) else told
+    return f"{user} ({peer})" if user else peer
 
 
 def deadline_of(context: Context, request_s_max: float) -> Deadline:

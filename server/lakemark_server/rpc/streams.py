@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from google.protobuf.descriptor import MethodDescriptor
@@ -31,6 +30,7 @@ class Stream:
     def __init__(self, context: Context, lanes: Lanes, rank: Rank, request_s_max: float) -> None:
         self.until = deadline_of(context, request_s_max)
         self._context = context
+        self._name = caller_of(context)
         self._lanes = lanes
         self._rank = rank
 
@@ -46,7 +46,7 @@ class Stream:
         """What ``work`` returns, which a thread runs. Raises Overloaded: it was not begun."""
 
         def within() -> T:
-            with deadline.within(self.until), caller.named(partial(caller_of, self._context)):
+            with deadline.within(self.until), caller.named(self._name):
                 return work()
 
         return self._lanes.run(rank or self._rank, within, 0)
