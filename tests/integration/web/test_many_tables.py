@@ -20,7 +20,6 @@ from tests.web_lake import SCHEMA, WebLake
 
 TABLES = 10_000
 AT_ONCE = 500
-PAGE_MS_MAX = 2_000.0  # the machine may be busy; scripts/bench web measures
 
 
 def make_many(service: Service) -> None:
@@ -60,7 +59,6 @@ def test_pages_have_all_tables_in_order_once(site: Site) -> None:
     for _ in range(4):
         answer = site.get(path)
         assert len(answer.text) < 100_000
-        assert float(answer.headers["server-timing"].partition("dur=")[2]) < PAGE_MS_MAX
         seen += names_on(answer.text)
         following = re.search(r'rel="next" href="([^"]+)"', answer.text)
         assert following
@@ -72,7 +70,6 @@ def test_a_search_finds_what_is_far_behind(site: Site) -> None:
     answer = site.get("/?q=le_0998")
     assert names_on(answer.text) == [f"table_0998{digit}" for digit in range(10)]
     assert 'rel="next"' not in answer.text
-    assert float(answer.headers["server-timing"].partition("dur=")[2]) < PAGE_MS_MAX
 
 
 def test_the_survey_goes_on_while_pages_are_answered(site: Site) -> None:

@@ -18,7 +18,7 @@ from lakemark_server.rpc.plans import Encoded
 from lakemark_server.rpc.quick import Quick
 
 METHOD = s.DESCRIPTOR.services_by_name["SnapshotService"].methods_by_name["PlanFiles"]
-CONTEXT: Any = SimpleNamespace(time_remaining=lambda: None)
+CONTEXT: Any = SimpleNamespace(time_remaining=lambda: None, invocation_metadata=lambda: (), peer=lambda: "")
 BY_THREAD = s.PlanFilesResponse(version=1)
 
 
