@@ -242,15 +242,16 @@ def idle_connections(port: int, count: int, one: Recorded) -> Iterator[None]:
             source = f"127.0.0.{2 + number // _OF_ADDRESS}"
             made = socket.create_connection(("127.0.0.1", port), REPLY_TIMEOUT_S, (source, 0))
             opened.append(stack.enter_context(made))
-            made.sendall(one.request)
-        for made in opened:
-            if len(made.recv(one.reply_bytes, socket.MSG_WAITALL)) != one.reply_bytes:
-                raise ConnectionError("the metastore closed an idle connection, or gave another reply")
+            _ask(made, one)
         yield
         for made in opened:
-            made.sendall(one.request)
-            if len(made.recv(one.reply_bytes, socket.MSG_WAITALL)) != one.reply_bytes:
-                raise ConnectionError("the metastore closed a connection that was idle")
+            _ask(made, one)
+
+
+def _ask(connection: socket.socket, one: Recorded) -> None:
+    connection.sendall(one.request)
+    if len(connection.recv(one.reply_bytes, socket.MSG_WAITALL)) != one.reply_bytes:
+        raise ConnectionError("the metastore closed a connection, or gave another reply than before")
 
 
 def median_s(port: int, requests: Sequence[Recorded]) -> float:

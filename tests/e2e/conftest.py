@@ -17,6 +17,7 @@ from lakemark import Client, connect
 from lakemark_server.process import Service
 from lakemark_server.settings import Settings
 from tests.e2e.spark_runner import SparkProcess, interpreter
+from tests.spark_cluster import SparkCluster
 
 SPARK_VERSIONS = ("4.3", "3.5")
 
@@ -101,6 +102,14 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def client(service: Service) -> Iterator[Client]:
     with connect(service.grpc_address) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def cluster(spark_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """Two hosts that a file of tests has for itself."""
+    running = SparkCluster(interpreter(spark_version), tmp_path_factory.mktemp("cluster") / spark_version)
+    yield running
+    running.close()
 
 
 @pytest.fixture

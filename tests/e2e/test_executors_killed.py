@@ -88,13 +88,6 @@ def while_killing(change):
 
 
 @pytest.fixture(scope="module")
-def cluster(spark_version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    running = SparkCluster(interpreter(spark_version), tmp_path_factory.mktemp("cluster") / spark_version)
-    yield running
-    running.close()
-
-
-@pytest.fixture(scope="module")
 def spark(
     cluster: SparkCluster, service: Service, spark_version: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkProcess]:

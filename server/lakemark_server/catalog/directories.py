@@ -117,13 +117,8 @@ def _removed_empty(store: Store, record: ClosedRecord, tenure: Tenure) -> bool:
     tenure.may_go_on()
     if storage.is_directory(record.aside) or not storage.remove_if_empty(record.location):
         return False
-
-    def body(tx: Transaction) -> None:
-        closures.renew(tx, [record], 0)
-        closures.reopen(tx, [record])
-
     try:
-        store.transact(body)
+        store.transact(partial(closures.reopen_own, record=record))
     except TakenOver:
         storage.make_directory(record.location)  # it may be the one that somebody has made since
         raise
@@ -148,8 +143,7 @@ def _put_aside(store: Store, record: ClosedRecord, tenure: Tenure, now_ms: int) 
     aside = ClosedRecord(since_ms=now_ms, why=record.why, location=record.aside)
 
     def body(tx: Transaction) -> None:
-        closures.renew(tx, [record], 0)
-        closures.reopen(tx, [record])
+        closures.reopen_own(tx, record)
         closures.close(tx, aside)
 
     try:

@@ -53,6 +53,12 @@ def reopen(tx: Transaction, records: Collection[ClosedRecord]) -> None:
             tx.clear(key)
 
 
+def reopen_own(tx: Transaction, record: ClosedRecord) -> None:
+    """Opens what is still closed for its worker. Raises TakenOver if it is not."""
+    for key, _ in _own(tx, record):
+        tx.clear(key)
+
+
 def renew(tx: Transaction, records: Sequence[ClosedRecord], passed_ms: int) -> None:
     """Notes that their worker was at them until ``passed_ms`` after the last time. Raises TakenOver."""
     for key, stored in _own(tx, *records):

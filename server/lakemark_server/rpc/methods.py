@@ -95,11 +95,13 @@ def _served(
 
     async def in_lane(data: bytes, context: Context) -> bytes:
         until = deadline_of(context, request_s_max)
-        return await by_thread(data, context, until, admission.enter(data))
+        return await by_thread(data, context, until, caller_of(context), admission.enter(data))
 
-    async def by_thread(data: bytes, context: Context, until: Deadline, entered: Entered | None) -> bytes:
+    async def by_thread(
+        data: bytes, context: Context, until: Deadline, name: caller.Name, entered: Entered | None
+    ) -> bytes:
         try:
-            work = partial(whole, data, context, until, caller_of(context))
+            work = partial(whole, data, context, until, name)
             answer = lanes.run(admission.rank, work, len(data), partial(admission.leave, entered))
         except LakemarkError:
             admission.leave(entered)
@@ -115,7 +117,8 @@ def _served(
     async def quickly(data: bytes, context: Context) -> bytes:
         if quick is None or len(data) > QUICK_BYTES_MAX:
             return await in_lane(data, context)
-        with caller.named(caller_of(context)):
+        name = caller_of(context)
+        with caller.named(name):
             taken = quick.takes(decoded(data))
         if taken is None:
             return await in_lane(data, context)
@@ -130,7 +133,7 @@ def _served(
             admission.leave(entered)
             raise
         if answer is None:
-            return await by_thread(data, context, until, entered)
+            return await by_thread(data, context, until, name, entered)
         admission.leave(entered)
         return answer.SerializeToString()
 

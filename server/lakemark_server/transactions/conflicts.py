@@ -101,6 +101,15 @@ class Block(NamedTuple):
     by: Queued
 
 
+def _comes_after(position: int, lock_id: int, transaction_id: int, other: Queued) -> bool:
+    """Whether a lock waits for another one that excludes it: one that is earlier, of no or another transaction.
+
+    Locks at the same position overlap only if one of them came with a table that was renamed; then their ids decide.
+    """
+    earlier = (other.position, other.lock_id) < (position, lock_id)
+    return earlier and not (transaction_id and other.transaction_id == transaction_id)
+
+
 def exclude(one: Component, other: Component) -> bool:
     """Whether two transactions may not hold both at once. Symmetric."""
     if other.type not in EXCLUDES[one.type] or not one.place.overlaps(other.place):
@@ -133,15 +142,9 @@ class Asked:
                 self._inside[above].setdefault(lock_type, number)
 
     def blocks(self, position: int, lock_id: int, queued: Iterable[Queued]) -> Iterator[Block]:
-        """What the lock waits for: earlier locks that exclude it, of no or another transaction.
-
-        Locks at the same position overlap only if one of them came with a table that was renamed; then their ids
-        decide.
-        """
+        """What the lock waits for: earlier locks that exclude it, of no or another transaction."""
         for one in queued:
-            if (one.position, one.lock_id) >= (position, lock_id):
-                continue
-            if self.transaction_id and one.transaction_id == self.transaction_id:
+            if not _comes_after(position, lock_id, self.transaction_id, one):
                 continue
             number = self._excluded_by(one.component)
             if number is not None:
@@ -173,10 +176,7 @@ class Queues:
         place = asked.component.place
         for some in (*(self._at.get(above) for above in reversed([*place.above])), self._inside.get(place)):
             for one in some or ():
-                if (
-                    (one.position, one.lock_id) < (asked.position, asked.lock_id)
-                    and not (asked.transaction_id and one.transaction_id == asked.transaction_id)
-                    and exclude(asked.component, one.component)
-                ):
+                after = _comes_after(asked.position, asked.lock_id, asked.transaction_id, one)
+                if after and exclude(asked.component, one.component):
                     return one
         return None

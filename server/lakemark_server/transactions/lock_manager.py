@@ -216,11 +216,11 @@ def _shown(tx: ReadTransaction, lock_ids: Iterable[int], place: Place | None, tr
             for number, component in enumerate(locks.components_of(tx, lock_id))
             if place is None or _is_within(component.place, place)
         ]
-    waiting = [one for record, one in shown if not record.acquired_ms]
-    queues = Queues(locks.overlapping(tx, (one.component.place for one in waiting), snapshot=True))
-    blocks = {one: queues.first_in_the_way(one) for one in waiting}
+    waiting = (one.component.place for record, one in shown if not record.acquired_ms)
+    queues = Queues(locks.overlapping(tx, waiting, snapshot=True))
     beats_ms = {lock_id: locks.last_beat_ms(tx, lock_id) for lock_id in {one.lock_id for _, one in shown}}
+    blocks = (None if record.acquired_ms else queues.first_in_the_way(one) for record, one in shown)
     return [
-        ShownLock(one.lock_id, one.number, one.component, record, beats_ms[one.lock_id], blocks.get(one))
-        for record, one in shown
+        ShownLock(one.lock_id, one.number, one.component, record, beats_ms[one.lock_id], block)
+        for (record, one), block in zip(shown, blocks, strict=True)
     ]
