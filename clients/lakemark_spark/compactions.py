@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
+from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark import Client, Commit, DataFile, Plan, Table, Writer
@@ -15,13 +16,17 @@ from lakemark_core.bucket_tree import bucket_named
 from lakemark_core.file_layout import FileLayout, layout_of
 from lakemark_core.merge_sql import DELTA_FIELDS, INSTANT
 from lakemark_core.table_kind import TableKind
+from lakemark_core.types import ColumnValue
 from lakemark_spark.batches import BucketGroup, by_bucket
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.fragments import merge_fragments
-from lakemark_spark.groups import files_of_groups, instant_of, plan_of_groups, write_groups
+from lakemark_spark.groups import files_of_groups, instant_of, plan_of_groups, write_each_group, write_groups
 from lakemark_spark.merges import deletes
 from lakemark_spark.reader import merged_rows, rows_of
 from lakemark_spark.z_order import in_order
+
+LARGE_ROWS: Final = 300_000
+"""From so many rows on a file group is worth a job of its own."""
 
 
 def compact(
@@ -146,13 +151,20 @@ def _merged(
     A delete that nobody knows of any more would lose to an older change that comes later. Those of tables without an
     ordering column need not be known: there a change that comes later is newer.
     """
-    rows = merged_rows(spark, plan, files, kind, writer.schema)
-    count = sum(file.row_count for file in files)
-    # A sample of the rows of the files as they are: one of the merged rows would merge them twice.
-    rows, by = in_order(
-        rows, order.fields(writer.schema), order.order, count, lambda: rows_of(spark, plan, files, writer.schema)
-    )
-    bases = write_groups(by_bucket(rows, writer.schema, kind), writer, kind, by=by)
+
+    def ordered(members: Sequence[DataFile]) -> tuple[DataFrame, list[str]]:
+        rows = merged_rows(spark, plan, members, kind, writer.schema)
+        count = sum(file.row_count for file in members)
+        # A sample of the rows of the files as they are: one of the merged rows would merge them twice.
+        return in_order(
+            rows, order.fields(writer.schema), order.order, count, lambda: rows_of(spark, plan, members, writer.schema)
+        )
+
+    large, small = _large_groups(files, kind)
+    bases = write_each_group(spark, large, lambda *group: ordered(large[group]), writer, kind) if large else []
+    if small:
+        rows, by = ordered(small)
+        bases += write_groups(by_bucket(rows, writer.schema, kind), writer, kind, by=by)
     deltas = [file for file in files if file.kind == "delta"]
     if not deltas or not kind.ordering_column or known_until >= writer.instant:
         return bases
@@ -160,6 +172,33 @@ def _merged(
     log = by_bucket(log.where(F.col(INSTANT) > known_until), writer.schema, kind)
     kept = write_groups(log, writer, kind, [field.name for field in DELTA_FIELDS])
     return [*bases, *(replace(file, kind="delta", base_instant=writer.instant) for file in kept)]
+
+
+def _large_groups(
+    files: Sequence[DataFile], kind: TableKind
+) -> tuple[dict[tuple[tuple[ColumnValue, ...], int], list[DataFile]], list[DataFile]]:
+    """The file groups with many rows, by partition and bucket, and the files of the others.
+
+    A large one is written by a job of its own: Spark shuffles none of its rows, and looks them up among its own deltas
+    alone. Groups of a partition of which some buckets were split or merged since are not told apart.
+    """
+    groups: dict[tuple[tuple[ColumnValue, ...], int], list[DataFile]] = {}
+    others: list[DataFile] = []
+    moved = {
+        file.partition for file in files if kind.directory is not None and file.bucket not in kind.directory.leaves
+    }
+    for file in files:
+        if file.bucket is None or file.partition in moved:
+            others.append(file)
+        else:
+            groups.setdefault((file.partition, file.bucket), []).append(file)
+    large = {}
+    for group, members in groups.items():
+        if sum(file.row_count for file in members) >= LARGE_ROWS:
+            large[group] = members
+        else:
+            others += members
+    return large, others
 
 
 def _due(files: Sequence[DataFile], before: int | None, kind: TableKind, *, every: bool) -> set[BucketGroup]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from lakemark import Client, DataFile, Plan, Writer
 from lakemark.files import groups_of
 from lakemark.reading.partitions import partitions_predicate
 from lakemark_core import bucket_tree
+from lakemark_core.storage import delete_with_directories
 from lakemark_core.table_kind import TableKind
-from lakemark_core.types import ColumnValue
+from lakemark_core.types import ColumnValue, name_of_partition
 from lakemark_spark import layout
 from lakemark_spark.batches import BUCKET, Batch, BucketGroup, check_written
 from lakemark_spark.footers import describe_files
+from lakemark_spark.jobs import at_once
 
 
 def plan_of_groups(client: Client, writer: Writer, branch: str, groups: Iterable[BucketGroup]) -> Plan:
@@ -62,10 +65,43 @@ def write_groups(
     (): those of the key, so that who looks for a key reads a page of a file. With ``more`` rows stay as they are.
     """
     if not by and not more:
-        by = [field.name for field in kind.bucket_fields(writer.schema)]
+        by = _by_key(writer, kind)
     attempt = layout.Attempt.new(writer.location)
     layout.write_numbered(rows, BUCKET, writer.schema, attempt, more, by)
-    spark = rows.sparkSession
+    return _bases(rows.sparkSession, attempt, writer, kind)
+
+
+def write_each_group(
+    spark: SparkSession,
+    groups: Iterable[tuple[tuple[ColumnValue, ...], int]],
+    rows_of: Callable[[tuple[ColumnValue, ...], int], tuple[DataFrame, Sequence[str]]],
+    writer: Writer,
+    kind: TableKind,
+) -> list[DataFile]:
+    """Writes groups, given by partition and bucket, each by a job of its own as one base file, or none without rows.
+
+    ``rows_of`` makes the rows of a group, and says by which of their columns they are sorted, as in ``write_groups``.
+    """
+    attempt, schema = layout.Attempt.new(writer.location), writer.schema
+
+    def write(partition: tuple[ColumnValue, ...], bucket: int) -> None:
+        rows, by = rows_of(partition, bucket)
+        layout.write_file(
+            rows, name_of_partition(partition, schema), bucket, schema, attempt, by or _by_key(writer, kind)
+        )
+
+    at_once(spark, [partial(write, *group) for group in groups])
+    files = _bases(spark, attempt, writer, kind)
+    empty = [file.path.partition("/")[2] for file in files if not file.row_count]
+    delete_with_directories(writer.location, empty)  # what cannot be deleted is an orphan
+    return [file for file in files if file.row_count]
+
+
+def _by_key(writer: Writer, kind: TableKind) -> list[str]:
+    return [field.name for field in kind.bucket_fields(writer.schema)]
+
+
+def _bases(spark: SparkSession, attempt: layout.Attempt, writer: Writer, kind: TableKind) -> list[DataFile]:
     written = describe_files(spark, layout.written_files(attempt), writer.location, writer.schema)
     buckets = [layout.number_of(file.path) for file in written]
     return [

@@ -15,11 +15,11 @@ from threading import Lock
 from typing import Any, Final, cast
 from uuid import uuid4
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from lakemark_core.evolution.sql import quoted
-from lakemark_core.storage import list_files
+from lakemark_core.storage import join, list_files
 from lakemark_core.types import DEFAULT_PARTITION, TIMESTAMP, ListOf, MapOf, Schema, Struct, Type, is_textual
 from lakemark_spark.locations import reached_by
 from lakemark_spark.queries import text_sql
@@ -120,6 +120,23 @@ def write_numbered(
     _save(rows, quoted(number), schema, attempt, more, by)
 
 
+def write_file(
+    rows: DataFrame, partition: str, number: int, schema: Schema, attempt: Attempt, by: Sequence[str]
+) -> None:
+    """Writes ``rows``, in the order of their columns ``by``, as the one file of a partition and a number.
+
+    ``partition``: its path, "" in a table without partitions. It lies where ``write_numbered`` would write it, but
+    Spark neither shuffles the rows nor sorts them by directory. Several can be written at the same time: none of the
+    committers has a directory in common with another one. Without rows there is a file, too.
+    """
+    place = "/".join(part for part in (partition, f"{attempt.column}={number}") if part)
+    data = [quoted(field.name) for field in schema.data_columns]
+    one = rows.coalesce(1).sortWithinPartitions(*(F.col(f"`{name}`") for name in by)).selectExpr(*data)
+    spark = rows.sparkSession
+    with _timestamps_in_microseconds(spark, schema), reached_by(spark, join(attempt.location, place)) as path:
+        _parquet_writer(one).parquet(path)
+
+
 def gathered(rows: DataFrame, number: str, schema: Schema) -> DataFrame:
     """The same rows, those of one partition of the table and value of column ``number`` in one task."""
     if _is_small(rows):
@@ -159,16 +176,18 @@ def _save(
     if order:
         named = named.sortWithinPartitions(*order).selectExpr(*names, attempt.column)
     with _timestamps_in_microseconds(spark, schema), reached_by(spark, attempt.location) as place:
-        (
-            named.write.mode("append")
-            .partitionBy(*schema.partition_columns, attempt.column)
-            # A second file in a directory would be read with the first one by whoever lists directories.
-            .option("maxRecordsPerFile", 0)
-            # Instants in partition paths are in UTC, whatever the session's zone.
-            .option("timeZone", "UTC")
-            .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-            .parquet(place)
-        )
+        _parquet_writer(named).partitionBy(*schema.partition_columns, attempt.column).parquet(place)
+
+
+def _parquet_writer(rows: DataFrame) -> DataFrameWriter:
+    return (
+        rows.write.mode("append")
+        # A second file in a directory would be read with the first one by whoever lists directories.
+        .option("maxRecordsPerFile", 0)
+        # Instants in partition paths are in UTC, whatever the session's zone.
+        .option("timeZone", "UTC")
+        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+    )
 
 
 def _rebalanced(rows: DataFrame, partitions: Sequence[str]) -> DataFrame:

@@ -83,3 +83,32 @@ def test_statements_through_doors(world: SparkWorld, table: str, committer: str)
     world.spark.sql(f"INSERT INTO {table}k__delete SELECT id FROM range(4, 6)")
     assert world.spark.sql(f"SELECT id, v FROM {table}k ORDER BY id") == [(0, 2), (1, 2), (2, 2), (3, 1)]
     assert world.bucket.uploads() == []
+
+
+def test_file_groups_that_are_compacted_at_the_same_time(world: SparkWorld, table: str, committer: str) -> None:
+    keyed = {"lakemark.primary-key": "id,p", "lakemark.bucket.count": "2", "lakemark.write.mode": "merge-on-read"}
+    world.client.tables.create(table, "id bigint, v int, p int", partitioned_by=["p"], properties=keyed)
+    world.run(
+        """
+        from unittest import mock
+        import lakemark_spark.compactions as compactions
+        rows = lambda end, v: spark.range(end).selectExpr("id", f"{v} v", "int(id % 3) p")
+        ls.upsert(rows(30, 1), t, server=client)
+        ls.upsert(rows(20, 2), t, server=client)
+        ls.delete(spark, t, "p = 2", server=client)
+        with mock.patch.object(compactions, "LARGE_ROWS", 1):
+            ls.compact(spark, t, server=client)
+        """,
+        t=table,
+    )
+    assert sorted((row["id"], row["v"]) for row in world.client.read(table).to_pylist()) == [
+        (number, 2 if number < 20 else 1) for number in range(30) if number % 3 != 2
+    ]
+    files = world.client.plan(table).files()
+    assert len(files) == 4
+    assert {file.kind for file in files} == {"base"}
+    planned = {path.removeprefix(f"{world.bucket.uri}/") for path in world.client.plan(table).paths}
+    (instant,) = {"/".join(path.split("/")[:-3]) for path in planned}
+    written = {key for key in world.keys(table) if key.startswith(f"{instant}/") and not key.endswith("/")}
+    assert written == planned, "nothing is left of committers, or of the groups that have no rows any more"
+    assert world.bucket.uploads() == []
