@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -12,6 +13,7 @@ from lakemark import Client, DataFile, Plan, Writer
 from lakemark.files import groups_of
 from lakemark.reading.partitions import partitions_predicate
 from lakemark_core import bucket_tree
+from lakemark_core.errors import LakemarkError
 from lakemark_core.storage import delete_with_directories
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import ColumnValue, name_of_partition
@@ -93,7 +95,9 @@ def write_each_group(
     at_once(spark, [partial(write, *group) for group in groups])
     files = _bases(spark, attempt, writer, kind)
     empty = [file.path.partition("/")[2] for file in files if not file.row_count]
-    delete_with_directories(writer.location, empty)  # what cannot be deleted is an orphan
+    # What cannot be deleted, as on S3 where boto3 is missing, is an orphan.
+    with suppress(LakemarkError):
+        delete_with_directories(writer.location, empty)
     return [file for file in files if file.row_count]
 
 
