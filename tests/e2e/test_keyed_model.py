@@ -1,19 +1,25 @@
 """Random changes of rows by key, compared with a model in memory: after each, or, in short runs, every other one.
 
-Three readers look: ``lakemark_spark.read``, plain Spark, and the client without Spark. Compactions and clusterings lie
-in between, some of them with an upsert in their middle; so do splits and merges of buckets, also in the middle of
+Four readers look: ``lakemark_spark.read``, plain Spark, the client without Spark, and DuckDB, which reads the files of
+a plan itself where they have no deltas. Compactions and clusterings lie in between, some of them with an upsert in
+their middle; so do splits and merges of buckets, also in the middle of
 upserts, compactions and clusterings. Some upserts are written while another one is; some changes are interrupted, and
 asked for again. Every kind of table takes its turn, also one without a key, whose changes name one.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import random
-from collections.abc import Callable, Container, Sequence
+import subprocess
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from pathlib import Path
+from typing import IO, Any, Final, TypeAlias, cast
 
 import pytest
+from benchmarks.peers import environment
 
 from lakemark import Client
 from lakemark.files import groups_of
@@ -24,6 +30,8 @@ from tests.e2e.spark_runner import SparkProcess
 
 pytestmark = pytest.mark.spark
 
+ROOT: Final = Path(__file__).parents[2]
+PACKAGES: Final = ("build/generated", "clients", "core")
 COLUMNS: Final = {"id": "bigint", "a": "int", "b": "string", "t": "int", "p": "string"}
 KEY: Final = ("id", "p")
 ORDERING: Final = "t"
@@ -31,7 +39,7 @@ PARTITIONS: Final = ("x", "y/z=ü")
 IDS: Final = 8
 STEPS: Final = 5
 LOOKED_AT: Final = (2, 5)
-"""After which steps of a short run readers look; they look at older versions at its end."""
+"""After which steps of a short run readers look. At its end they look at two older versions, in a long run at all."""
 LONG_STEPS: Final = 60
 
 BUCKETS: Final = {"lakemark.bucket.count": "2"}
@@ -272,7 +280,9 @@ class Steps:
         return "ls.overwrite(frame(rows), t, partitions=[{'p': p}], server=client)", {"rows": rows, "p": partition}
 
     def _compact(self) -> tuple[str, dict[str, Any]]:
-        return "ls.compact(spark, t, server=client)", {}
+        """Sometimes each of the file groups, or of the larger ones, is written by a job of its own."""
+        code = "sized(least, lambda: ls.compact(spark, t, server=client))"
+        return code, {"least": self._chance.choice([1, 4, 1_000])}
 
     def _cluster(self) -> tuple[str, dict[str, Any]]:
         where = self._chance.choice([None, "p = 'x'", "a > 50"])
@@ -315,6 +325,8 @@ class Steps:
 
 
 HELPERS: Final = """
+    import threading
+    from contextlib import ExitStack
     from functools import reduce
     from unittest import mock
     from pyspark.sql import functions as F
@@ -328,16 +340,34 @@ HELPERS: Final = """
         names = [name for name in columns if name in rows[0]]
         text = ", ".join(f"`{name}` {columns[name]}" for name in names)
         return spark.createDataFrame([tuple(row[name] for name in names) for row in rows], text)
+    def sized(least, change):
+        with mock.patch.object(compactions, "LARGE_ROWS", least):
+            return change()
+    def once(work):
+        # By the first of the threads that come here. The others wait, but not what ``work`` itself calls.
+        lock, done = threading.RLock(), []
+        def first():
+            with lock:
+                if not done:
+                    done.append(True)
+                    work()
+        return first
+    def before(first, *functions):
+        # A context in which ``first`` is called before each of these functions of modules.
+        stack = ExitStack()
+        for module, name in functions:
+            real = getattr(module, name)
+            def then(*args, real=real, **how):
+                first()
+                return real(*args, **how)
+            stack.enter_context(mock.patch.object(module, name, then))
+        return stack
+    writes = ((layout, "_save"), (layout, "write_file"))
     def beside(work, change):
-        real, done = compactions.merged_rows, []
-        def then(*args):
-            if not done:
-                done.append(work())
-            return real(*args)
-        with mock.patch.object(compactions, "merged_rows", then):
+        first = once(work)
+        with before(first, (compactions, "merged_rows")):
             change()
-        if not done:  # there was nothing to merge
-            work()
+        first()  # there was nothing to merge
     def rebucket(at, merge):
         leaves = [tree.bucket_named(one.name) for one in client.buckets.list(t)]
         whole = sorted({tree.parent(one) for one in leaves if set(tree.children(tree.parent(one))) <= set(leaves)})
@@ -346,16 +376,10 @@ HELPERS: Final = """
         else:
             client.buckets.alter(t, split=[tree.group_name(leaves[at % len(leaves)])])
     def meanwhile(work, change):
-        real, done = layout._save, []
-        def then(*args, **how):
-            if not done:
-                done.append(True)
-                work()
-            return real(*args, **how)
-        with mock.patch.object(layout, "_save", then):
+        first = once(work)
+        with before(first, *writes):
             change()
-        if not done:  # there was nothing to write
-            work()
+        first()  # there was nothing to write
     def together(one, other):
         again = []
         def tried(change):
@@ -369,18 +393,17 @@ HELPERS: Final = """
     class Killed(Exception):
         pass
     def interrupted(moment, change):
-        real, save = Writer.commit, layout._save
+        real = Writer.commit
         def commit(*args, **how):
             if moment == "after":
                 real(*args, **how)
             raise Killed
-        def lost(*args, **how):
+        def lose():
             for rdd in spark.sparkContext._jsc.getPersistentRDDs().values():
                 rdd.unpersist(True)
-            return save(*args, **how)
         try:
             if moment == "executor":
-                with mock.patch.object(layout, "_save", lost):
+                with before(lose, *writes):
                     return change()
             # Who is killed rolls nothing back.
             with mock.patch.object(Writer, "commit", commit), mock.patch.object(Writer, "__exit__", lambda *_: None):
@@ -402,7 +425,13 @@ HELPERS: Final = """
 
 
 def _play(
-    client: Client, spark: SparkProcess, kind: str, seed: int, steps: int, looked_at: Container[int] | None = None
+    client: Client,
+    spark: SparkProcess,
+    duckdb: DuckDb,
+    kind: str,
+    seed: int,
+    steps: int,
+    looked_at: Container[int] | None = None,
 ) -> None:
     """``looked_at``: after which steps, counted from 1; None: after each."""
     table = f"keyed.{kind}_{seed}"
@@ -430,12 +459,15 @@ def _play(
         states = run(spark, f"result = states({version}, {where!r})")
         assert states == [matching, matching], (where, told)
         assert _read(client, table, version, where) == matching, (where, told)
+        assert duckdb.read(table, version, where) == matching, (where, told)
         assert _overlapping(client, table) == [], told
         changes = run(spark, f"result = changed({since}, {version})")
         assert changes == _changes(past[since], past[version], keyed=kind != "without_key"), (since, told)
-    for version in chance.sample(sorted(past)[1:], min(2, len(past) - 1)):
+    versions = sorted(past)[1:]
+    for version in versions if looked_at is None else chance.sample(versions, min(2, len(versions))):
         everything = run(spark, f"result = states({version}, 'true')")
-        assert everything == [past[version]] * 2, (version, told)
+        everything += [_read(client, table, version, "true"), duckdb.read(table, version, "true")]
+        assert everything == [past[version]] * 4, (version, told)
 
 
 def _overlapping(client: Client, table: str) -> list[tuple[str, str]]:
@@ -453,6 +485,30 @@ def _read(client: Client, table: str, version: int, where: str) -> list[list[Any
     """The rows without Spark."""
     rows = client.read(table, None if where == "true" else where, version=version)
     return sorted([[row[name] for name in COLUMNS] for row in rows.to_pylist()], key=repr)
+
+
+class DuckDb:
+    """A process that reads by DuckDB (``duckdb_child``)."""
+
+    def __init__(self, server: str) -> None:
+        self._process = subprocess.Popen(
+            [environment.interpreter("engines"), "-m", "tests.e2e.duckdb_child", server],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / one) for one in (".", *PACKAGES))},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def read(self, table: str, version: int, where: str) -> list[list[Any]]:
+        request = {"table": table, "version": version, "where": where, "columns": list(COLUMNS)}
+        requests, answers = cast("IO[str]", self._process.stdin), cast("IO[str]", self._process.stdout)
+        print(json.dumps(request), file=requests, flush=True)
+        answer = json.loads(answers.readline())
+        assert isinstance(answer, list), answer
+        return sorted(answer, key=repr)
+
+    def close(self) -> None:
+        self._process.communicate(timeout=30)
 
 
 def _changes(before: list[list[Any]], after: list[list[Any]], *, keyed: bool) -> list[list[Any]]:
@@ -485,16 +541,25 @@ def keyed(client: Client, service: Service, start_spark: StartSpark) -> SparkPro
     return spark
 
 
+@pytest.fixture(scope="module")
+def duckdb(service: Service) -> Iterator[DuckDb]:
+    reader = DuckDb(service.grpc_address)
+    yield reader
+    reader.close()
+
+
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in COMBINED else ()) for kind in KINDS]
 )
-def test_tables_are_what_their_changes_say(client: Client, keyed: SparkProcess, kind: str) -> None:
-    _play(client, keyed, kind, 1, STEPS, LOOKED_AT)
+def test_tables_are_what_their_changes_say(client: Client, keyed: SparkProcess, duckdb: DuckDb, kind: str) -> None:
+    _play(client, keyed, duckdb, kind, 1, STEPS, LOOKED_AT)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", range(2, 6))
 @pytest.mark.parametrize("kind", KINDS)
-def test_tables_are_what_their_changes_say_for_long(client: Client, keyed: SparkProcess, kind: str, seed: int) -> None:
-    _play(client, keyed, kind, seed, LONG_STEPS)
+def test_tables_are_what_their_changes_say_for_long(
+    client: Client, keyed: SparkProcess, duckdb: DuckDb, kind: str, seed: int
+) -> None:
+    _play(client, keyed, duckdb, kind, seed, LONG_STEPS)
