@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -24,6 +24,9 @@ from lakemark_spark.keys import example_of, from_python, in_python_sql, is_null_
 from lakemark_spark.layout import gathered
 from lakemark_spark.queries import query
 from lakemark_spark.sessions import is_connect
+
+Bucket: TypeAlias = tuple[tuple[ColumnValue, ...], int]
+"""The partition and the number of a bucket."""
 
 BUCKET: Final = " bucket"
 """The column with a row's bucket. No column is named so: names do not begin with a space."""

@@ -16,8 +16,7 @@ from lakemark_core.bucket_tree import bucket_named
 from lakemark_core.file_layout import FileLayout, layout_of
 from lakemark_core.merge_sql import DELTA_FIELDS, INSTANT
 from lakemark_core.table_kind import TableKind
-from lakemark_core.types import ColumnValue
-from lakemark_spark.batches import BucketGroup, by_bucket
+from lakemark_spark.batches import Bucket, BucketGroup, by_bucket
 from lakemark_spark.connection import SERVER_DEFAULT, use_client
 from lakemark_spark.fragments import merge_fragments
 from lakemark_spark.groups import files_of_groups, instant_of, plan_of_groups, write_each_group, write_groups
@@ -161,7 +160,7 @@ def _merged(
         )
 
     large, small = _large_groups(files, kind)
-    bases = write_each_group(spark, large, lambda *group: ordered(large[group]), writer, kind) if large else []
+    bases = write_each_group(spark, large, lambda bucket: ordered(large[bucket]), writer, kind) if large else []
     if small:
         rows, by = ordered(small)
         bases += write_groups(by_bucket(rows, writer.schema, kind), writer, kind, by=by)
@@ -174,15 +173,13 @@ def _merged(
     return [*bases, *(replace(file, kind="delta", base_instant=writer.instant) for file in kept)]
 
 
-def _large_groups(
-    files: Sequence[DataFile], kind: TableKind
-) -> tuple[dict[tuple[tuple[ColumnValue, ...], int], list[DataFile]], list[DataFile]]:
+def _large_groups(files: Sequence[DataFile], kind: TableKind) -> tuple[dict[Bucket, list[DataFile]], list[DataFile]]:
     """The file groups with many rows, by partition and bucket, and the files of the others.
 
     A large one is written by a job of its own: Spark shuffles none of its rows, and looks them up among its own deltas
     alone. Groups of a partition of which some buckets were split or merged since are not told apart.
     """
-    groups: dict[tuple[tuple[ColumnValue, ...], int], list[DataFile]] = {}
+    groups: dict[Bucket, list[DataFile]] = {}
     others: list[DataFile] = []
     moved = {
         file.partition for file in files if kind.directory is not None and file.bucket not in kind.directory.leaves

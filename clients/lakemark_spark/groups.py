@@ -18,7 +18,7 @@ from lakemark_core.storage import delete_with_directories
 from lakemark_core.table_kind import TableKind
 from lakemark_core.types import ColumnValue, name_of_partition
 from lakemark_spark import layout
-from lakemark_spark.batches import BUCKET, Batch, BucketGroup, check_written
+from lakemark_spark.batches import BUCKET, Batch, Bucket, BucketGroup, check_written
 from lakemark_spark.footers import describe_files
 from lakemark_spark.jobs import at_once
 
@@ -75,24 +75,23 @@ def write_groups(
 
 def write_each_group(
     spark: SparkSession,
-    groups: Iterable[tuple[tuple[ColumnValue, ...], int]],
-    rows_of: Callable[[tuple[ColumnValue, ...], int], tuple[DataFrame, Sequence[str]]],
+    buckets: Iterable[Bucket],
+    rows_of: Callable[[Bucket], tuple[DataFrame, Sequence[str]]],
     writer: Writer,
     kind: TableKind,
 ) -> list[DataFile]:
-    """Writes groups, given by partition and bucket, each by a job of its own as one base file, or none without rows.
+    """Writes the file group of each bucket by a job of its own, as one base file, or none if it has no rows.
 
     ``rows_of`` makes the rows of a group, and says by which of their columns they are sorted, as in ``write_groups``.
     """
     attempt, schema = layout.Attempt.new(writer.location), writer.schema
 
-    def write(partition: tuple[ColumnValue, ...], bucket: int) -> None:
-        rows, by = rows_of(partition, bucket)
-        layout.write_file(
-            rows, name_of_partition(partition, schema), bucket, schema, attempt, by or _by_key(writer, kind)
-        )
+    def write(bucket: Bucket) -> None:
+        rows, by = rows_of(bucket)
+        partition, number = name_of_partition(bucket[0], schema), bucket[1]
+        layout.write_file(rows, partition, number, schema, attempt, by or _by_key(writer, kind))
 
-    at_once(spark, [partial(write, *group) for group in groups])
+    at_once(spark, [partial(write, bucket) for bucket in buckets])
     files = _bases(spark, attempt, writer, kind)
     empty = [file.path.partition("/")[2] for file in files if not file.row_count]
     # What cannot be deleted, as on S3 where boto3 is missing, is an orphan.
