@@ -59,7 +59,8 @@ def test_they_are_what_they_were(server: Client, spark: SparkProcess, table: str
         + """
 for end, place in ((100, "x"), (600, "y/z=ü %20{a}"), (700, "gone")):
     upsert(0, end, 1, place)
-    upsert(end // 2, end + 10, 2, place)
+    upsert(end, end + 10, 2, place)
+    upsert(0, end // 2, 2, place)
 ls.delete(spark, t, "p = 'gone' or id = 7", server=client)
 before = shown()
 spark.sparkContext.setJobGroup("the caller's", "")
