@@ -5,7 +5,8 @@ Spark 3.5 on two cores (``local[2]``), since that is what the bundles of both pe
 session. Tables have 8 partitions, and those with a key 4 buckets in each; Hudi has its bucket index, Iceberg the same
 buckets as a partition transform. Parts, each in a Spark of its own:
 
-* ``files``: appends, scans through the Metastore protocol, and queries for a key, beside plain parquet files;
+* ``files``: appends, and scans through the Metastore protocol, beside plain parquet files;
+* ``points``: queries for a key, beside a scan of these;
 * ``mor``, ``cow``: upserts of 1 % of the keys and of one row, merged on read or copied on write in all three systems;
 * ``merges``: scans with 10 % of the rows in deltas, and compaction;
 * ``concurrent``: eight writers of one table;
@@ -38,6 +39,7 @@ from lakemark import connect
 SPARK: Final = "3.5"
 PARTS: Final[Mapping[str, str]] = {
     "files": "spark_work.files(work)",
+    "points": "spark_work.points(work)",
     "mor": "spark_work.upserts(work, 'merge-on-read')",
     "cow": "spark_work.upserts(work, 'copy-on-write')",
     "merges": "spark_work.merges(work)",

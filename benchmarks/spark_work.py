@@ -113,8 +113,14 @@ def files(work: Work) -> dict[str, Any]:
         },
         work.rounds + 2,
     )
+    return appends | gathered | scans
+
+
+def points(work: Work) -> dict[str, Any]:
+    """Queries for one key, beside a scan of plain parquet."""
+    tree, sql = f"{work.directory}/whole", work.spark.sql
     work.create_keyed("db.keyed", "copy-on-write")
-    lakemark_spark.overwrite(source, "db.keyed", server=work.client)
+    lakemark_spark.overwrite(work.source(), "db.keyed", server=work.client)
     keys = iter(range(work.rows // 3, work.rows))
 
     def by_us() -> None:
@@ -123,8 +129,7 @@ def files(work: Work) -> dict[str, Any]:
     def by_scan() -> None:
         (_row,) = sql(f"SELECT * FROM parquet.`{tree}` WHERE id = {next(keys)}").collect()
 
-    points = _in_turns({"point_query_s": by_us, "point_query_parquet_s": by_scan}, work.rounds + 2)
-    return appends | gathered | scans | points
+    return _in_turns({"point_query_s": by_us, "point_query_parquet_s": by_scan}, work.rounds + 4)
 
 
 def upserts(work: Work, mode: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
@@ -31,11 +31,13 @@ def at_once(spark: SparkSession, calls: Iterable[Callable[[], T]]) -> list[T]:
     with ThreadPoolExecutor(max(1, min(AT_ONCE_MAX, cores))) as pool:
         running = [pool.submit(_as_here(spark, call)) for call in calls]
         try:
-            return [one.result() for one in running]
+            for one in as_completed(running):
+                one.result()
         except BaseException:
             for one in running:
                 one.cancel()
             raise
+    return [one.result() for one in running]
 
 
 def _as_here(spark: SparkSession, call: Callable[[], T]) -> Callable[[], T]:

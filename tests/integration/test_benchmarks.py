@@ -107,7 +107,7 @@ def test_doors() -> None:
 @pytest.mark.slow  # four Sparks, and the jars of Hudi and Iceberg
 @pytest.mark.timeout(1_200)
 def test_spark() -> None:
-    parts = "files,mor,merges,concurrent,rewrites"
+    parts = "files,points,mor,merges,concurrent,rewrites"
     figures = _run("spark", "--rounds", "1", "--parts", parts, size=["--rows", "20000"])
 
     assert _positive(figures, SPARK) == SPARK
