@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, cast
@@ -29,6 +29,7 @@ _GROUP_COLUMN: Final = "lakemark_group"
 """Begins the last part of a directory: ``lakemark_group_<attempt>=<number>``."""
 
 _TIMESTAMP_TYPE: Final = "spark.sql.parquet.outputTimestampType"
+_OPEN_FILES: Final = "spark.sql.maxConcurrentOutputFileWriters"
 _SHUFFLED_BYTES: Final = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 """How much of a shuffle one task gets."""
 _TASK: Final = "spark_partition_id()"
@@ -132,8 +133,8 @@ def write_file(
     place = "/".join(part for part in (partition, f"{attempt.column}={number}") if part)
     data = [quoted(field.name) for field in schema.data_columns]
     one = rows.coalesce(1).sortWithinPartitions(*(F.col(f"`{name}`") for name in by)).selectExpr(*data)
-    spark = rows.sparkSession
-    with _timestamps_in_microseconds(spark, schema), reached_by(spark, join(attempt.location, place)) as path:
+    spark, settings = rows.sparkSession, _timestamps_in_microseconds(schema)
+    with _with_settings(spark, settings), reached_by(spark, join(attempt.location, place)) as path:
         _parquet_writer(one).parquet(path)
 
 
@@ -169,13 +170,15 @@ def _save(
     ]
     group = f"{number} AS {attempt.column}"
     spark = rows.sparkSession
-    # Spark sorts by directory before it writes, unless rows are in such an order already.
+    # Spark sorts by directory before it writes, unless rows are in such an order already. With one open file it sorts
+    # only from the first row of a second directory on: most tasks have one. Rows that are in order stay so without it.
+    settings = _timestamps_in_microseconds(schema) | {_OPEN_FILES: "0" if by else "1"}
     order = [F.col(f"`{name}`") for name in (*schema.partition_columns, attempt.column, *by)] if by else []
     hidden = [quoted(name) for name in by if schema.find(name) is None]
     named = rows.selectExpr(*columns, group, *hidden)
     if order:
         named = named.sortWithinPartitions(*order).selectExpr(*names, attempt.column)
-    with _timestamps_in_microseconds(spark, schema), reached_by(spark, attempt.location) as place:
+    with _with_settings(spark, settings), reached_by(spark, attempt.location) as place:
         _parquet_writer(named).partitionBy(*schema.partition_columns, attempt.column).parquet(place)
 
 
@@ -279,10 +282,10 @@ _settings_lock = Lock()
 _settings_users: dict[tuple[int, str], tuple[int, str | None]] = {}
 
 
-def _timestamps_in_microseconds(spark: SparkSession, schema: Schema) -> AbstractContextManager[None]:
+def _timestamps_in_microseconds(schema: Schema) -> dict[str, str]:
     """Spark's default, INT96, has no statistics."""
     needed = any(_has_timestamp(field.type) for field in schema.data_columns)
-    return _with_settings(spark, {_TIMESTAMP_TYPE: "TIMESTAMP_MICROS"} if needed else {})
+    return {_TIMESTAMP_TYPE: "TIMESTAMP_MICROS"} if needed else {}
 
 
 @contextmanager

@@ -27,6 +27,7 @@ def spark(spark_version: str, server: Client, tmp_path_factory: pytest.TempPathF
         # What must not matter: plans, limits and zones that differ from those of the table's layout.
         "spark.sql.session.timeZone": "America/New_York",
         "spark.sql.files.maxRecordsPerFile": "1",
+        "spark.sql.maxConcurrentOutputFileWriters": "3",
     }
     work = tmp_path_factory.mktemp(f"spark{spark_version}")
     with SparkProcess(interpreter(spark_version), "", work, settings=settings) as process:
