@@ -30,7 +30,6 @@ from benchmarks.service import Service, running_service
 TURNS: Final = 5
 CONNECTIONS: Final = (1, 16)
 FEW_OBJECTS: Final = 1_000
-LOOKUPS: Final = 300
 SMALL_TABLES: Final = 30
 NEW_FILTERS: Final = 50
 LARGE: Final = "large"
@@ -50,6 +49,7 @@ def main() -> None:
     parser.add_argument(
         "--objects", type=int, default=1_000_000, help="among which a look-up must not take longer; 0: left out"
     )
+    parser.add_argument("--lookups", type=int, default=300, help="of different objects, in each turn")
     parser.add_argument("--tables", type=int, default=500_000, help="of a database that is listed; 0: left out")
     parser.add_argument("--idle", type=int, default=4_000, help="connections that say nothing beside others that work")
     parser.add_argument("--turn-s", type=float, default=1.0, help="seconds of a turn")
@@ -64,9 +64,9 @@ def main() -> None:
             systems.append(System("theirs", theirs, f"file:{work_dir}/theirs"))
         compared = _Compared(systems, service, arguments.partitions, arguments.turn_s, arguments.idle)
         figures = compared.measure()
-        alone = _alone(work_dir, systems[0], arguments.large, arguments.objects)
+        alone = _alone(work_dir, systems[0], arguments.large, arguments.objects, arguments.lookups)
         if arguments.tables:
-            alone |= _many_tables(work_dir / "tables", arguments.tables)
+            alone |= _many_tables(work_dir / "tables", arguments.tables, arguments.lookups)
         # Before the directories of a million partitions are deleted, which takes minutes.
         described["load_1min_after"] = round(os.getloadavg()[0], 2)
         result = {
@@ -204,18 +204,18 @@ def _table_calls(system: System, name: str) -> Iterator[tuple[str, Call, Call]]:
     )
 
 
-def _alone(work_dir: Path, ours: System, large: int, objects: int) -> dict[str, float]:
+def _alone(work_dir: Path, ours: System, large: int, objects: int, lookups: int) -> dict[str, float]:
     """What concerns only ours: 100k partitions, and how look-ups grow with what there is besides."""
     figures: dict[str, float] = {}
     if large:
         _make(ours, LARGE, large)
         figures["by_filter_100k_ms"] = round(hms_load.median_s(ours.port, _new_filters(ours, large)) * 1e3, 3)
     if objects:
-        figures |= _growth(work_dir, objects)
+        figures |= _growth(work_dir, objects, lookups)
     return figures
 
 
-def _growth(work_dir: Path, objects: int) -> dict[str, float]:
+def _growth(work_dir: Path, objects: int, lookups: int) -> dict[str, float]:
     """How long look-ups among many objects take against those among few, and all names of a table with as many.
 
     Without the memory for answers, which would not look anything up.
@@ -234,7 +234,7 @@ def _growth(work_dir: Path, objects: int) -> dict[str, float]:
         for system, count in systems:
             hms_load.create_table(system)
             _make(system, TABLE, count, new=False)
-            calls[system.name] = _lookups(system, count)
+            calls[system.name] = _lookups(system, count, lookups)
         growth = []
         for kind in range(2):
             times: dict[str, list[float]] = {"few": [], "many": []}
@@ -250,7 +250,7 @@ def _growth(work_dir: Path, objects: int) -> dict[str, float]:
     return figures
 
 
-def _many_tables(work_dir: Path, count: int) -> dict[str, float]:
+def _many_tables(work_dir: Path, count: int, lookups: int) -> dict[str, float]:
     """How long it takes to list very many tables, and to look one up among them against one among few."""
     figures: dict[str, float] = {}
     medians: dict[int, float] = {}
@@ -260,7 +260,7 @@ def _many_tables(work_dir: Path, count: int) -> dict[str, float]:
         system = System("ours", 0, f"file:{place}-data")
         hms_tables.fill(place, system, number)
         with running_service(place, hms=True, settings={"LAKEMARK_HMS_KEPT_BYTES_MAX": "0"}) as service:
-            names = [hms_tables.name_of(chance.randrange(number)) for _ in range(LOOKUPS)]
+            names = [hms_tables.name_of(chance.randrange(number)) for _ in range(lookups)]
             calls = [recorded(service.hms_port, hms_tables.lookup(name)) for name in names]
             medians[number] = min(hms_load.median_s(service.hms_port, calls) for _ in range(TURNS))
             if number == count:
@@ -301,11 +301,11 @@ def _new_filters(system: System, partitions: int) -> list[Recorded]:
     ]
 
 
-def _lookups(system: System, partitions: int) -> list[list[Recorded]]:
+def _lookups(system: System, partitions: int, count: int) -> list[list[Recorded]]:
     """Of different partitions, each of which is looked up by its values; and of the table."""
-    numbers = random.Random(7).sample(range(partitions), LOOKUPS)
+    numbers = random.Random(7).sample(range(partitions), count)
     by_values = [recorded(system.port, _one(number)) for number in numbers]
-    return [by_values, [recorded(system.port, _get_table)] * LOOKUPS]
+    return [by_values, [recorded(system.port, _get_table)] * count]
 
 
 def _added(batch: list[Any]) -> Call:

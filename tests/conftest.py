@@ -18,6 +18,9 @@ from tests.stores import remove_stores
 structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.__stderr__))
 # JVMs that tests start end before the optimizing compiler has paid for itself.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+# Tests start hundreds of Pythons: each module is compiled once, wherever this is forbidden from outside.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 settings.register_profile("untimed", deadline=None)  # on a busy machine time limits say nothing about the code
 settings.load_profile("untimed")
 

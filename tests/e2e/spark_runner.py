@@ -27,9 +27,22 @@ STATEMENT_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 20.0
 LOG_TAIL_BYTES = 4_000
 
-_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""For a few rows, it takes longer to compile a query than to interpret it."""
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 """Spark's own settings, by which it compiles queries: for benchmarks."""
+
+
+_OPTIONS = (
+    # The statements of tests are over before the optimizing compiler, or a check of Spark's own classes, has paid for
+    # itself.
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+    # The 48 MiB of one compiler are full after some hundred statements: what is thrown out is compiled again.
+    "-XX:ReservedCodeCacheSize=240m",
+)
 
 
 class SparkFailedError(AssertionError):
@@ -173,9 +186,7 @@ def archive_of(python: Path) -> Path:
 
 def java_options(python: Path) -> str:
     """Options with which a JVM begins quickly; `python` is the interpreter of the environment with its Spark."""
-    # The statements of tests are over before the optimizing compiler, or a check of Spark's own classes, has paid for
-    # itself.
-    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    options = " ".join(_OPTIONS)
     archive = archive_of(python)
     return f"{options} -Xlog:disable -XX:SharedArchiveFile={archive}" if archive.exists() else options
 
@@ -206,8 +217,7 @@ def _configuration(python: Path, metastore_uri: str, work_dir: Path) -> dict[str
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.ui.explainMode": "simple",  # for a page that nobody looks at
-        # For a few rows, it takes longer to compile a query than to interpret it.
-        **_INTERPRETED,
+        **INTERPRETED,
         "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
     }
 

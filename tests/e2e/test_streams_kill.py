@@ -23,7 +23,7 @@ from benchmarks.peers.java import java_home
 
 from lakemark import Client
 from lakemark_server.process import Service
-from tests.e2e.spark_runner import interpreter, java_options
+from tests.e2e.spark_runner import INTERPRETED, interpreter, java_options
 
 pytestmark = pytest.mark.spark
 
@@ -42,6 +42,7 @@ SETTINGS: Final = {
     "spark.driver.extraJavaOptions": java_options(interpreter("4.3")),
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.session.timeZone": "UTC",
+    **INTERPRETED,
 }
 
 

@@ -146,7 +146,7 @@ def test_peers(tmp_path: Path) -> None:
 def test_hms() -> None:
     """Without the peer, which is a JVM."""
     size = ["--partitions", "2000", "--large", "1000", "--objects", "1200", "--tables", "1200", "--turn-s", "0.05"]
-    figures = _run("hms", size=[*size, "--idle", "50", "--no-peer"])
+    figures = _run("hms", size=[*size, "--lookups", "30", "--idle", "50", "--no-peer"])
 
     assert _positive(figures, HMS) == HMS
     rates = figures["calls_per_s"].values()

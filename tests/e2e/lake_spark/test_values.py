@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 
 from lakemark import Client
@@ -138,6 +139,31 @@ def test_partitions_are_read_off_paths_in_one_scan(server: Client, spark: SparkP
     assert want == got
     assert filtered[0] == filtered[1] != []
     assert scans == 1
+
+
+@pytest.mark.one_spark
+def test_each_file_is_listed_once(server: Client, spark: SparkProcess, table: str) -> None:
+    """Although its path has characters that mean something in patterns. Spark lists more than 32 paths by a job."""
+    server.tables.create(table, "id bigint")
+    for at in range(8):
+        with server.begin(table, "append") as writer:
+            writer.write(pa.table({"id": [at]}))
+            writer.commit()
+
+    jobs, rows = run(
+        spark,
+        """
+        spark.sparkContext.setJobGroup(t, "what is listed")
+        read = ls.read(spark, t, server=client)
+        jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(t)
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+        result = [list(jobs), sorted(row.id for row in read.collect())]
+        """,
+        t=table,
+    )
+
+    assert jobs == []
+    assert rows == list(range(8))
 
 
 @pytest.mark.one_spark
