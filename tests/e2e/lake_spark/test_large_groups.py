@@ -115,6 +115,26 @@ result = expected
     assert {file.kind for file in server.plan(table)} == {"base"}
 
 
+def test_a_table_without_partitions(server: Client, spark: SparkProcess, table: str) -> None:
+    """Clustered: all file groups are written again, also those without deltas, and in another order."""
+    properties = {name: value for name, value in KEYED.items() if name != "lakemark.primary-key"}
+    server.tables.create(table, "id bigint, v int", properties=properties | {"lakemark.primary-key": "id"})
+    written, rows = run(
+        spark,
+        HELPERS
+        + """
+ls.upsert(spark.range(100).selectExpr("id", "int(-id) v"), t, server=client)
+written = of_jobs(1, lambda: ls.cluster(spark, t, columns=["v", "id"], order="z-order", server=client))
+shown = lambda: sorted([list(row) for row in ls.read(spark, t, server=client).collect()])
+result = [written, shown()]
+""",
+        t=table,
+    )
+    assert [place[:2] for place in written] == [["", 0], ["", 1]]
+    assert rows == [[number, -number] for number in range(100)]
+    assert len(server.plan(table).files()) == 2
+
+
 def test_if_one_job_fails_nothing_is_changed(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint, v int, p string", partitioned_by=["p"], properties=KEYED)
     compaction = (
