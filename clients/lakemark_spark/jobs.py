@@ -15,20 +15,22 @@ from lakemark_spark.sessions import is_connect
 AT_ONCE_MAX: Final = 32
 """Each waits in a thread of its own, and is planned in the driver."""
 
-_AT_ONCE_ELSEWHERE: Final = 4
+_CORES_ELSEWHERE: Final = 2
 """Over Spark Connect, which does not tell how many cores there are."""
 
 T = TypeVar("T")
 
 
 def at_once(spark: SparkSession, calls: Iterable[Callable[[], T]]) -> list[T]:
-    """What the calls return, in their order. So many run at a time as Spark has cores, each as one task or few.
+    """What the calls return, in their order. Each is a job of one task or few.
+
+    Two for each of Spark's cores run at a time: some are planned in the driver while the tasks of others run.
 
     They have the job group, the pool and the tags of the calling thread. If one fails no other one is begun, and its
     error is raised when those that run have ended.
     """
-    cores = _AT_ONCE_ELSEWHERE if is_connect(spark) else spark.sparkContext.defaultParallelism
-    with ThreadPoolExecutor(max(1, min(AT_ONCE_MAX, cores))) as pool:
+    cores = _CORES_ELSEWHERE if is_connect(spark) else spark.sparkContext.defaultParallelism
+    with ThreadPoolExecutor(min(AT_ONCE_MAX, 2 * cores)) as pool:
         running = [pool.submit(_as_here(spark, call)) for call in calls]
         try:
             for one in as_completed(running):

@@ -34,7 +34,7 @@ def test_answers_have_the_order_of_the_calls() -> None:
         return "first"
 
     calls: list[Callable[[], str]] = [first, lambda: str(second.set() or "second")]
-    assert jobs.at_once(_spark(2), calls) == ["first", "second"]
+    assert jobs.at_once(_spark(1), calls) == ["first", "second"]
 
 
 def test_after_a_failure_no_other_one_begins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,5 +62,5 @@ def test_after_a_failure_no_other_one_begins(monkeypatch: pytest.MonkeyPatch) ->
             nothing.wait(0.01)
 
     with pytest.raises(OSError, match="no room"):
-        jobs.at_once(_spark(2), [busy, failing, busy, lambda: begun.append("late")])
+        jobs.at_once(_spark(1), [busy, failing, busy, lambda: begun.append("late")])
     assert "late" not in begun
