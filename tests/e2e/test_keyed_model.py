@@ -10,28 +10,24 @@ asked for again. Every kind of table takes its turn, also one without a key, who
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, Any, Final, TypeAlias, cast
 
 import pytest
-from benchmarks.peers import environment
 
 from lakemark import Client
 from lakemark.files import groups_of
 from lakemark_server.process import Service
+from tests import engines
 from tests.e2e.conftest import StartSpark
 from tests.e2e.lake_spark.snippets import run
 from tests.e2e.spark_runner import SparkProcess
 
 pytestmark = pytest.mark.spark
 
-ROOT: Final = Path(__file__).parents[2]
-PACKAGES: Final = ("build/generated", "clients", "core")
 COLUMNS: Final = {"id": "bigint", "a": "int", "b": "string", "t": "int", "p": "string"}
 KEY: Final = ("id", "p")
 ORDERING: Final = "t"
@@ -492,8 +488,8 @@ class DuckDb:
 
     def __init__(self, server: str) -> None:
         self._process = subprocess.Popen(
-            [environment.interpreter("engines"), "-m", "tests.e2e.duckdb_child", server],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / one) for one in (".", *PACKAGES))},
+            [engines.interpreter(), "-m", "tests.e2e.duckdb_child", server],
+            env=engines.variables(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

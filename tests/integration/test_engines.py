@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
-from benchmarks.peers import environment
 
+from tests import engines
 from tests.integration.grpc_server import running_service
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("build/generated", "clients", "core")
 SETUP = "A table to read"
 
 
@@ -49,12 +47,11 @@ def run_program(directory: Path, text: str) -> None:
     """Runs it against a new service."""
     program = directory / "recipes.py"
     program.write_text(text)
-    path = os.pathsep.join(str(ROOT / package) for package in PACKAGES)
 
     with running_service(directory) as service:
         done = subprocess.run(
-            [environment.interpreter("engines"), program],
-            env={**os.environ, "PYTHONPATH": path, "LAKEMARK_SERVER": service.grpc_address},
+            [engines.interpreter(), program],
+            env={**engines.variables(), "LAKEMARK_SERVER": service.grpc_address},
             check=False,
             capture_output=True,
             text=True,
