@@ -38,6 +38,7 @@ from lakemark_server.timeline.jobs.opening import OpenJob
 from lakemark_server.timeline.publication.commits import CommitDraft
 from lakemark_server.verify import verify
 from tests.lakes import Clock, Lake, files, whole
+from tests.lengths import long
 from tests.stores import store_url
 
 SCHEMA = Schema.build([Field(0, "id", BIGINT), Field(0, "month", INT)], ["month"])
@@ -345,7 +346,7 @@ def test_buckets(policy: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3_600)
+@pytest.mark.timeout(long(1_200))
 @pytest.mark.parametrize("policy", POLICIES)
 def test_buckets_for_long(policy: str) -> None:
-    run(policy, max_examples=150, stateful_step_count=30)
+    run(policy, max_examples=long(30), stateful_step_count=30)

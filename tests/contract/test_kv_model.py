@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from lakemark_server.kv import Conflict, OpenTransaction, Store
 from lakemark_server.kv.api import KEYS_END
+from tests.lengths import long, slow
 
 State = dict[bytes, bytes]
 
@@ -208,7 +209,7 @@ def bound(store: Store) -> type[Machine]:
 
 @pytest.mark.parametrize(
     ("examples", "steps"),
-    [(120, 40), pytest.param(4_000, 80, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])],
+    [(120, 40), pytest.param(long(1_000), 80, marks=slow(1_200))],
     ids=["quick", "long"],
 )
 def test_interleaved_transactions_behave_like_a_sorted_dict(store: Store, examples: int, steps: int) -> None:

@@ -32,6 +32,7 @@ from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
 from tests.event_replay import replay_problems
 from tests.lakes import SCHEMA, Clock, Lake, files, profile
+from tests.lengths import long
 from tests.policies import COLUMNS, KEYS, MONTHS, Content, Key, Place, Plan, State, View, Work, Writer
 from tests.stores import store_url
 
@@ -364,7 +365,7 @@ def test_policy(policy: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3_600)
+@pytest.mark.timeout(long(1_200))
 @pytest.mark.parametrize("policy", POLICIES)
 def test_policy_for_long(policy: str) -> None:
-    run(policy, max_examples=300, stateful_step_count=60)
+    run(policy, max_examples=long(30), stateful_step_count=60)

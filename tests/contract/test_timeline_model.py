@@ -27,6 +27,7 @@ from lakemark_server.timeline.service import Timeline
 from lakemark_server.verify import verify
 from tests.event_replay import replay_problems
 from tests.lakes import Clock, Lake, file, profile
+from tests.lengths import long
 from tests.stores import store_url
 
 APPEND, PARTITIONS, WHOLE = t.APPEND, t.OVERWRITE_PARTITIONS, t.OVERWRITE_TABLE
@@ -302,6 +303,6 @@ class TestTimeline(TimelineMachine.TestCase):  # type: ignore[misc]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(long(1_200))
 class TestTimelineLong(TimelineMachine.TestCase):  # type: ignore[misc]
-    settings = settings(max_examples=400, stateful_step_count=80, suppress_health_check=list(HealthCheck))
+    settings = settings(max_examples=long(100), stateful_step_count=80, suppress_health_check=list(HealthCheck))

@@ -23,12 +23,13 @@ from lakemark import connect
 from tests.e2e.conftest import SPARK_VERSIONS
 from tests.e2e.spark_runner import SparkProcess, SparkStatementError, interpreter
 from tests.fault.killable import Killable
+from tests.lengths import long
 from tests.stores import store_url
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SPARKS: Final = int(os.environ.get("LAKEMARK_TEST_KILL_SPARKS", "12"))
-SECONDS: Final = float(os.environ.get("LAKEMARK_TEST_KILL_S", "180"))
+SECONDS: Final = long(60)
 """For so long the service is killed."""
 PARTITIONS: Final = 4
 STARTED_AT_ONCE: Final = 2

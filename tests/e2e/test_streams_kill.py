@@ -24,6 +24,7 @@ from benchmarks.peers.java import java_home
 from lakemark import Client
 from lakemark_server.process import Service
 from tests.e2e.spark_runner import INTERPRETED, interpreter, java_options
+from tests.lengths import long
 
 pytestmark = pytest.mark.spark
 
@@ -202,6 +203,6 @@ def test_two_jobs_whose_drivers_are_killed_write_each_batch_once(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(7_200)
-def test_a_hundred_kills(client: Client, service: Service, tmp_path: Path) -> None:
-    _play(client, service, tmp_path, "long", kills=50, batches=100)
+@pytest.mark.timeout(long(1_800))
+def test_many_kills(client: Client, service: Service, tmp_path: Path) -> None:
+    _play(client, service, tmp_path, "long", kills=long(10), batches=long(20))

@@ -13,6 +13,7 @@ import pytest
 from lakemark_server.backup import BackupNotFound, HalfRestored, Repository, refuse_half_restored, restore
 from lakemark_server.kv import open_store
 from tests.integration.backup.conftest import backup, ballast, content, fill, opened
+from tests.lengths import long, slow
 from tests.stores import postgres_url, sqlite_url
 
 URLS: dict[str, Callable[[Path], str]] = {"sqlite": sqlite_url, "postgresql": postgres_url}
@@ -100,7 +101,7 @@ def moments(steps: int, rounds: int) -> Iterator[int]:
     yield from sorted({1, 2, steps - 1, steps} | {1 + (steps - 1) * number // rounds for number in range(rounds)})
 
 
-ROUNDS = [4, pytest.param(300, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])]
+ROUNDS = [4, pytest.param(long(100), marks=slow(1_200))]
 
 
 @pytest.mark.parametrize("rounds", ROUNDS, ids=["quick", "long"])

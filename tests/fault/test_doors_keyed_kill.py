@@ -17,6 +17,7 @@ import pytest
 from lakemark import connect
 from tests.fault.killable import Killable
 from tests.fault.test_doors_kill import DOUBT_S, Application
+from tests.lengths import long, slow
 from tests.stores import store_url
 
 APPLICATIONS: Final = 6
@@ -67,9 +68,7 @@ def service(tmp_path: Path) -> Iterator[Killable]:
     service.end()
 
 
-@pytest.mark.parametrize(
-    "kills", [5, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])], ids=["few", "many"]
-)
+@pytest.mark.parametrize("kills", [5, pytest.param(long(50), marks=slow(1_200))], ids=["few", "many"])
 def test_each_row_is_what_it_may_be(service: Killable, kills: int) -> None:
     chance = random.Random(kills)
     with connect(service.address()) as client:

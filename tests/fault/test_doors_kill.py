@@ -23,6 +23,7 @@ from thrift.transport.TTransport import TTransportException
 from lakemark import connect
 from tests.fault.killable import Killable
 from tests.integration.doors.statements import SparkClient
+from tests.lengths import long, slow
 from tests.stores import store_url
 
 T = TypeVar("T")
@@ -112,7 +113,7 @@ def service(tmp_path: Path) -> Iterator[Killable]:
     [
         pytest.param(4, 1, marks=pytest.mark.slow),
         (4, 3),
-        pytest.param(150, 3, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)]),
+        pytest.param(long(50), 3, marks=slow(1_200)),
     ],
     ids=["one at a time", "three at a time", "many"],
 )

@@ -7,9 +7,9 @@ to ours, object by object.
 The short form is part of the fault suite: its outside Metastore is another Lakemark, and its broker is one for tests
 that cannot be killed. The long forms are slow; one of them has Hive 2.3 and a real broker::
 
-    LAKEMARK_TEST_KILL_S=3600 scripts/test-slow tests/fault/test_events_everywhere_killed.py
-    LAKEMARK_TEST_KILL_S=3600 scripts/test-postgres -m slow tests/fault/test_events_everywhere_killed.py
-    LAKEMARK_TEST_KILL_S=3600 LAKEMARK_TEST_FDB=… scripts/test-fdb -m slow tests/fault/test_events_everywhere_killed.py
+    LAKEMARK_TEST_LENGTH=20 scripts/test-slow tests/fault/test_events_everywhere_killed.py
+    LAKEMARK_TEST_LENGTH=20 scripts/test-postgres -m slow tests/fault/test_events_everywhere_killed.py
+    LAKEMARK_TEST_LENGTH=20 LAKEMARK_TEST_FDB=… scripts/test-fdb -m slow tests/fault/test_events_everywhere_killed.py
 """
 
 from __future__ import annotations
@@ -59,12 +59,13 @@ from tests.fault.killable import Killable
 from tests.fault.killers import Habits, Killer, Victim
 from tests.integration.listener.objects import described
 from tests.kafka_broker import KafkaBroker, MockKafka, TopicReader
+from tests.lengths import long
 from tests.stores import store_url
 from tests.webhooks import SECRET, WebhookReceiver, answering, cutting
 from tests.wire import Wire
 
 LONG_S = 60.0
-SECONDS: Final = float(os.environ.get("LAKEMARK_TEST_KILL_S", "180"))
+SECONDS: Final = long(180)
 SEED: Final = int(os.environ.get("LAKEMARK_TEST_KILL_SEED", "18"))
 SETTLED_S: Final = 300.0
 """How long consumers may take with what there is in the end; a JVM has to start on a busy machine."""

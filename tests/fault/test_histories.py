@@ -19,6 +19,7 @@ from tests.fault.history_load import Load
 from tests.fault.killable import Killable
 from tests.faulty_store import Faults, FaultyStore, Rates
 from tests.history_checker import check
+from tests.lengths import long, slow
 from tests.stores import STORE_VARIABLE, store_url
 
 SERVICES = 2
@@ -42,7 +43,7 @@ def judge(store: Store, load: Load) -> None:
     [
         (1, 130),
         (2, 130),
-        *(pytest.param(seed, 3_000, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)]) for seed in range(3, 8)),
+        *(pytest.param(seed, 3_000, marks=slow(1_800)) for seed in range(3, 3 + long(1))),
     ],
 )
 def test_several_services_on_a_store_that_fails(tmp_path: Path, seed: int, steps: int) -> None:
@@ -72,7 +73,7 @@ def test_several_services_on_a_store_that_fails(tmp_path: Path, seed: int, steps
 
 @pytest.mark.parametrize(
     ("seed", "steps", "kills"),
-    [(3, 110, 2), pytest.param(8, 4_000, 40, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])],
+    [(3, 110, 2), pytest.param(8, long(2_000), long(20), marks=slow(1_800))],
 )
 def test_the_service_is_killed_and_comes_back(tmp_path: Path, seed: int, steps: int, kills: int) -> None:
     """Of two services on a store that has room for two, they are killed in turn."""

@@ -35,6 +35,7 @@ from lakemark_server.kv.fdb.reader import FdbSnapshot
 from lakemark_server.kv.sqlite.store import SqliteStore
 from tests.fault.kill_load import Writers, check, write_over_restarts
 from tests.fdb_server import SERVER_VARIABLE, FdbServer, program
+from tests.lengths import long, slow
 from tests.stores import fdb_cluster, fdb_url, schema_of
 
 ANSWER_MS = 700
@@ -162,9 +163,7 @@ def test_the_client_library_calls_the_same_answers_refusals(url: str) -> None:
     assert [code for code in refusals if isinstance(commit_error(code, ""), CommitUnknownResult)] == [2137]
 
 
-@pytest.mark.parametrize(
-    "rounds", [4, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])], ids=["quick", "long"]
-)
+@pytest.mark.parametrize("rounds", [4, pytest.param(long(60), marks=slow(1_800))], ids=["quick", "long"])
 def test_the_cluster_is_killed_again_and_again(own_server: FdbServer, own_url: str, rounds: int) -> None:
     def restart() -> None:
         own_server.kill()

@@ -15,6 +15,7 @@ import pytest
 from lakemark_server.kv import open_store
 from lakemark_server.kv.sqlite.store import SqliteStore
 from tests.fault.kill_load import CHILD, PARTS, WRITERS, Outcomes, check
+from tests.lengths import long, slow
 from tests.stores import fdb_url, postgres_url, sqlite_url
 
 URLS: dict[str, Callable[[Path], str]] = {"sqlite": sqlite_url, "postgresql": postgres_url, "fdb": fdb_url}
@@ -42,9 +43,7 @@ def run_until_killed(url: str, first: int, delay_seconds: float) -> set[int]:
     return outcomes.done
 
 
-@pytest.mark.parametrize(
-    "rounds", [10, pytest.param(300, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])], ids=["quick", "long"]
-)
+@pytest.mark.parametrize("rounds", [10, pytest.param(long(100), marks=slow(1_200))], ids=["quick", "long"])
 def test_killed_again_and_again(url: str, rounds: int) -> None:
     moments = random.Random(rounds)
     present: set[int] = set()

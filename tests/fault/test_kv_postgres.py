@@ -28,6 +28,7 @@ from lakemark_server.kv.postgres import store as postgres_store
 from lakemark_server.kv.postgres import writer as postgres_writer
 from tests.fault.kill_load import Outcomes, write_over_restarts
 from tests.fault.socket_proxy import Fault, SocketProxy
+from tests.lengths import long, slow
 from tests.postgres_server import PostgresServer
 from tests.stores import postgres_server, postgres_url, schema_of
 
@@ -275,9 +276,7 @@ def test_sessions_that_are_terminated_again_and_again(store: Store) -> None:
     assert value(store) == b"1"
 
 
-@pytest.mark.parametrize(
-    "rounds", [6, pytest.param(1_000, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])], ids=["quick", "long"]
-)
+@pytest.mark.parametrize("rounds", [6, pytest.param(long(200), marks=slow(1_200))], ids=["quick", "long"])
 def test_the_server_is_killed_again_and_again(own_postgres: PostgresServer, own_url: str, rounds: int) -> None:
     def restart() -> None:
         own_postgres.kill()

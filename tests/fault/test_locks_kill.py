@@ -31,6 +31,7 @@ from lakemark_thrift.ttypes import (
 )
 from tests.fault.killable import Killable
 from tests.integration.hms_raw import Raw
+from tests.lengths import long, slow
 from tests.stores import store_url
 
 LOCKERS: Final = 8
@@ -153,9 +154,7 @@ def service(tmp_path: Path) -> Iterator[Killable]:
         store.close()
 
 
-@pytest.mark.parametrize(
-    "kills", [5, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])], ids=["few", "many"]
-)
+@pytest.mark.parametrize("kills", [5, pytest.param(long(50), marks=slow(1_200))], ids=["few", "many"])
 def test_locks_over_kills(service: Killable, kills: int) -> None:
     chance, holders, stop = random.Random(kills), Holders(), threading.Event()
     lockers = [Locker(service, number, holders, stop) for number in range(LOCKERS)]

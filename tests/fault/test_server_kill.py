@@ -15,13 +15,14 @@ import pytest
 
 from tests.fault.commit_load import Run, check, planned
 from tests.fault.killable import Killable, Stubborn
+from tests.lengths import long, slow
 from tests.postgres_server import PostgresServer
 from tests.stores import store_url
 
 ROUNDS = pytest.mark.parametrize(
     ("commits", "kills"),
-    [(100, 5), pytest.param(3_000, 1_000, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])],
-    ids=["quick", "thousand"],
+    [(100, 5), pytest.param(long(600), long(200), marks=slow(1_200))],
+    ids=["quick", "long"],
 )
 
 

@@ -39,6 +39,7 @@ from lakemark_server.kv import Store, open_store
 from lakemark_server.ownership.tenures import LEFT_MS
 from lakemark_server.verify import verify
 from tests.lakes import FLAT, Clock
+from tests.lengths import long
 
 DEFINED = "defined"
 CATALOGS = ("hive", "other", DEFINED)
@@ -455,6 +456,6 @@ class TestOwnership(Ownership.TestCase):  # type: ignore[name-defined,misc]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3_600)
+@pytest.mark.timeout(long(1_200))
 class TestOwnershipLong(Ownership.TestCase):  # type: ignore[name-defined,misc]
-    settings = settings(max_examples=3_000, stateful_step_count=60, deadline=None)
+    settings = settings(max_examples=long(300), stateful_step_count=60, deadline=None)

@@ -39,7 +39,7 @@ from lakemark_server.file_index.pages.contents import with_version
 from lakemark_server.file_index.parts.fold import Snapshot, VersionEdit, empty, fold
 from lakemark_server.file_index.parts.part import in_memory
 from lakemark_server.file_index.planning.planner import Planner
-from tests.examples import examples
+from tests.lengths import examples
 from tests.unit.predicates import PARTITIONS, POOLS, SCHEMA, Row, holds, predicates, values
 
 # What each column may have been before it was widened to what it is in SCHEMA.

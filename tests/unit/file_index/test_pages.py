@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lakemark_core.types import to_arrow
 from lakemark_server.file_index.pages.numbers import decode_integers, encode_integers
 from lakemark_server.file_index.pages.page import Page, encode_page
-from tests.examples import examples
+from tests.lengths import examples
 from tests.unit.predicates import POOLS, SCHEMA
 
 _INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -32,7 +32,7 @@ from lakemark_core.types import (
 )
 from lakemark_server.file_index.entries.file_stats import ColumnStats, FileStats
 from lakemark_server.file_index.pruning.rules import prune
-from tests.examples import examples
+from tests.lengths import examples
 from tests.predicate_texts import call
 from tests.unit.file_index.pruning.test_pruning_property import files, statistics, weakened
 from tests.unit.predicates import SCHEMA, Row

@@ -17,7 +17,7 @@ from lakemark_core.expressions import bind, parse_predicate, to_sql
 from lakemark_core.types import DATE, INTEGER_BITS, STRING, TIMESTAMP, Decimal, is_floating, is_integer, to_arrow
 from lakemark_server.file_index.entries.file_stats import ColumnStats, FileStats, prepare
 from lakemark_server.file_index.pruning.rules import prune
-from tests.examples import examples
+from tests.lengths import examples
 from tests.unit.predicates import PARTITIONS, SCHEMA, Row, holds, predicates, values
 
 DATA = [column for column in SCHEMA.columns if column.name not in PARTITIONS]
