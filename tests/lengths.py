@@ -3,6 +3,7 @@
 * ``LAKEMARK_TEST_EXAMPLES`` multiplies what property tests of the default suite try (1).
 * ``LAKEMARK_TEST_LENGTH`` multiplies the long runs of the slow suite (1), and the time they may take. As they are, the
   whole suite takes some hours on two cores; with 10, a single model or history may take one.
+* ``LAKEMARK_TEST_SEED`` is the seed of the long runs that have a single one.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ def examples(count: int) -> int:
 def long(amount: int) -> int:
     """``amount`` of steps, kills, seeds or seconds, times LAKEMARK_TEST_LENGTH."""
     return amount * _LENGTH
+
+
+def seed(usual: int) -> int:
+    """``usual``, or LAKEMARK_TEST_SEED."""
+    return int(os.environ.get("LAKEMARK_TEST_SEED", usual))
 
 
 def slow(limit_s: int) -> list[pytest.MarkDecorator]:

@@ -59,14 +59,14 @@ from tests.fault.killable import Killable
 from tests.fault.killers import Habits, Killer, Victim
 from tests.integration.listener.objects import described
 from tests.kafka_broker import KafkaBroker, MockKafka, TopicReader
-from tests.lengths import long
+from tests.lengths import long, seed
 from tests.stores import store_url
 from tests.webhooks import SECRET, WebhookReceiver, answering, cutting
 from tests.wire import Wire
 
 LONG_S = 60.0
 SECONDS: Final = long(180)
-SEED: Final = int(os.environ.get("LAKEMARK_TEST_KILL_SEED", "18"))
+SEED: Final = seed(18)
 SETTLED_S: Final = 300.0
 """How long consumers may take with what there is in the end; a JVM has to start on a busy machine."""
 

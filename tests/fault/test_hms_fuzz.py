@@ -27,7 +27,7 @@ from lakemark_hms.wire import codec
 from tests.hms_mutations import Mutations, is_whole
 from tests.hms_recording import messages
 from tests.integration.hms_objects import database, partition, table
-from tests.lengths import long
+from tests.lengths import long, seed
 
 SECONDS = 60
 CLIENTS = 4
@@ -229,4 +229,4 @@ def test_changed_messages_harm_nobody(fuzzed: Fuzzed) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(long(1_800))
 def test_many_changed_messages_harm_nobody(fuzzed: Fuzzed) -> None:
-    _fuzz(fuzzed, int(os.environ.get("LAKEMARK_FUZZ_SEED", "1000")), long(100_000))
+    _fuzz(fuzzed, seed(1000), long(100_000))
