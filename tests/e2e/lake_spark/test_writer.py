@@ -87,6 +87,32 @@ def test_overwrites_replace_what_they_name(server: Client, spark: SparkProcess, 
 
 
 @pytest.mark.one_spark
+def test_rows_are_sorted_only_where_somebody_asked_for_it(server: Client, spark: SparkProcess, table: str) -> None:
+    """Left to itself, Spark sorts what it writes into partitions, which costs an append a tenth of its time."""
+    server.tables.create(table, "id bigint, p int", partitioned_by=["p"])
+
+    plans = run(
+        spark,
+        """
+        def written(change):
+            store = spark._jsparkSession.sharedState().statusStore()
+            before = store.executionsCount()
+            change()
+            all_plans = store.executionsList()
+            plans = [all_plans.apply(at).physicalPlanDescription() for at in range(before, all_plans.size())]
+            return [plan for plan in plans if "InsertIntoHadoopFsRelationCommand" in plan]
+        result = [
+            written(lambda: ls.append(spark.range(9).selectExpr("id", "cast(id % 3 as int) as p"), t, server=client)),
+            written(lambda: ls.cluster(spark, t, columns=["id"], server=client)),
+        ]
+        """,
+        t=table,
+    )
+
+    assert [["Sort [" in plan for plan in plans_of_change] for plans_of_change in plans] == [[False], [True]], plans
+
+
+@pytest.mark.one_spark
 def test_a_request_id_commits_once(server: Client, spark: SparkProcess, table: str) -> None:
     server.tables.create(table, "id bigint")
 
