@@ -8,7 +8,7 @@ buckets as a partition transform. Parts, each in a Spark of its own:
 * ``files``: appends, and scans through the Metastore protocol, beside plain parquet files;
 * ``points``: queries for a key, beside a scan of these;
 * ``mor``, ``cow``: upserts of 1 % of the keys and of one row, merged on read or copied on write in all three systems;
-* ``merges``: scans with 10 % of the rows in deltas, and compaction;
+* ``merges``: scans with 10 % of the rows in deltas, in all three systems, and compaction beside a plain rewrite;
 * ``concurrent``: eight writers of one table;
 * ``rewrites``: what folding the deltas of a stream writes, by a service that plans and a worker, by Hudi's inline
   compaction, and by Iceberg's ``rewrite_data_files``.
@@ -56,6 +56,8 @@ _RATIOS: Final = {
     "cow_upsert_vs_hudi": ("cow_upsert_hudi_s", "cow_upsert_s"),
     "cow_upsert_vs_iceberg": ("cow_upsert_iceberg_s", "cow_upsert_s"),
     "mor_scan_vs_compacted": ("mor_scan_s", "compacted_scan_s"),
+    "mor_scan_vs_hudi": ("mor_scan_hudi_s", "mor_scan_s"),
+    "mor_scan_vs_iceberg": ("mor_scan_iceberg_s", "mor_scan_s"),
     "compaction_vs_parquet": ("rewrite_parquet_s", "compaction_s"),
     "concurrent_vs_hudi": ("concurrent_hudi_s", "concurrent_s"),
 }

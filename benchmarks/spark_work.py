@@ -161,22 +161,53 @@ def upserts(work: Work, mode: str) -> dict[str, Any]:
 
 
 def merges(work: Work) -> dict[str, Any]:
-    """Scans of a table with a tenth of its rows in deltas, before and after compaction; compaction beside a rewrite."""
+    """Scans with a tenth of the rows in deltas, beside the peers' and after compaction; compaction beside a rewrite."""
+    source, changes, sql = work.source(), work.changes("tenth", 10), work.spark.sql
+    hudi, iceberg = Hudi(work, "merged", "merge-on-read"), Iceberg(work, "merged", "merge-on-read")
     work.create_keyed("db.merged", "merge-on-read")
-    lakemark_spark.overwrite(work.source(), "db.merged", server=work.client)
-    lakemark_spark.upsert(work.changes("tenth", 10), "db.merged", server=work.client)
+    lakemark_spark.overwrite(source, "db.merged", server=work.client)
+    for peer in (hudi, iceberg):
+        peer.load(source)
+        peer.upsert(changes)
+
+    def upsert() -> None:
+        lakemark_spark.upsert(changes, "db.merged", server=work.client)
 
     def scan() -> list[Any]:
-        return work.spark.sql(f"{_QUERY} db.merged").collect()
+        return sql(f"{_QUERY} db.merged").collect()
 
-    before = scan()
-    merged = _in_turns({"mor_scan_s": scan}, work.rounds)
-    compaction = _seconds(lambda: lakemark_spark.compact(work.spark, "db.merged", server=work.client))
-    assert scan() == before
-    compacted = _in_turns({"compacted_scan_s": scan}, work.rounds)
-    tree, new = f"{work.directory}/whole", f"{work.directory}/rewritten"
-    rewrite = _seconds(lambda: work.spark.read.parquet(tree).write.partitionBy("p").parquet(new))
-    return merged | compacted | {"compaction_s": compaction, "rewrite_parquet_s": rewrite}
+    scans: dict[str, Callable[[], list[Any]]] = {
+        "mor_scan_s": scan,
+        "mor_scan_hudi_s": lambda: hudi.rows().selectExpr("count(*)", "sum(v)", "max(x)", "count(s)").collect(),
+        "mor_scan_iceberg_s": lambda: sql(f"{_QUERY} {iceberg.table}").collect(),
+    }
+    upsert()
+    answers = {name: call() for name, call in scans.items()}
+    assert len(set(map(str, answers.values()))) == 1, answers
+    took = _in_turns(scans, work.rounds)
+
+    compacted, numbers = False, iter(range(1_000))
+
+    def with_deltas() -> None:
+        nonlocal compacted
+        if compacted:
+            upsert()
+            compacted = False
+
+    def compact() -> None:
+        nonlocal compacted
+        lakemark_spark.compact(work.spark, "db.merged", server=work.client)
+        compacted = True
+
+    def rewrite() -> None:
+        rewritten = f"{work.directory}/rewritten{next(numbers)}"
+        work.spark.read.parquet(f"{work.directory}/whole").write.partitionBy("p").parquet(rewritten)
+
+    took |= _in_turns({"compaction_s": compact, "rewrite_parquet_s": rewrite}, work.rounds, before_each=with_deltas)
+    with_deltas()
+    compact()
+    assert scan() == answers["mor_scan_s"]
+    return took | _in_turns({"compacted_scan_s": scan}, work.rounds)
 
 
 def concurrent(work: Work) -> dict[str, Any]:
