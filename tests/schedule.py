@@ -20,12 +20,16 @@ WITH_SHARED: Final = frozenset(
     for name in ("harness", "hive_answers", "keyed_docs", "keyed_model", "listener", "migration", "readme")
 )
 """Files that take the shared Spark 4.3, or Hive's metastore beside it, whatever the version of a test."""
+APART: Final = frozenset({f"{END_TO_END}test_keyed_model.py::test_tables_are_what_their_changes_say_for_long"})
+"""Slow tests that take longer than all others with their Spark: they have a worker, and a Spark, of their own."""
 _FIRST: Final = "spark-4.3"
 
 
 def group_of(nodeid: str) -> str:
     """The name of the test's group. One worker runs all tests of a group, one after another."""
-    file = nodeid.partition("::")[0]
+    file, test = nodeid.partition("::")[0], nodeid.partition("[")[0]
+    if test in APART:
+        return test
     version = _VERSION.search(nodeid) if file.startswith(END_TO_END) else None
     if version is None and file in WITH_SHARED:
         return _FIRST

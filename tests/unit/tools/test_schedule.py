@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.schedule import END_TO_END, WITH_SHARED, group_of, urgency_of
+from tests.schedule import APART, END_TO_END, WITH_SHARED, group_of, urgency_of
+
+(LONG,) = APART
 
 
 @pytest.mark.parametrize(
@@ -15,6 +17,7 @@ from tests.schedule import END_TO_END, WITH_SHARED, group_of, urgency_of
         ("tests/e2e/test_lake.py::test_views[spark-4.3]", "spark-4.3", 0),
         ("tests/e2e/lake_spark/test_writing.py::test_files[spark-3.5-False-true]", "spark-3.5", 2),
         ("tests/e2e/test_keyed_model.py::test_tables[merged]", "spark-4.3", 0),
+        (f"{LONG}[merged-2]", LONG, 1),
         ("tests/e2e/test_demo.py::test_every_check_of_the_demo_passes", "tests/e2e/test_demo.py", 1),
         ("tests/unit/host/test_cores.py::test_all[two-spark-4.3]", "tests/unit/host/test_cores.py", 3),
         ("tests/unit/hms/test_versions.py::test_client[spark-4.3]", "tests/unit/hms/test_versions.py", 3),
