@@ -157,7 +157,8 @@ def test_hive_4_reads_every_type(
         last = reader.getCurrentNotificationEventId().getEventId()
         events = told_by(reader, 0)
         request = hive4.metastore.api.NotificationEventsCountRequest(0, "d")
-        assert reader.getNotificationEventsCount(request).getEventsCount() == len(events) - 1  # but "default"
+        of_database = [event for event in events if event.getDbName() == "d"]
+        assert reader.getNotificationEventsCount(request).getEventsCount() == len(of_database) < len(events)
         reader.close()
     plainly = {event.eventId: message(event) for event in client.get_next_notification(_all()).events}
     assert [event.getEventId() for event in events] == list(range(1, last + 1))
@@ -178,11 +179,15 @@ def test_hive_4_reads_every_type(
 
 
 def check_object(hive: HiveJvm, made: Any, text: str | None) -> None:
-    """The object that Hive has read has all that the text has. Hive sets defaults beside that."""
+    """The object that Hive has read has all that the text has, but for what came with later versions of Hive.
+
+    Hive sets defaults beside that.
+    """
     if text is None:
         assert made is None
     else:
-        assert _without_defaults(plain(hive.json_of(made)), plain(text)) == plain(text)
+        told = {number: value for number, value in plain(text).items() if made.fieldForId(number) is not None}
+        assert _without_defaults(plain(hive.json_of(made)), told) == told
 
 
 def _without_defaults(made: Any, told: Any) -> Any:
@@ -352,8 +357,8 @@ def comparable(fields: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stripped(struct: dict[int, Any], kind: str) -> dict[int, Any]:
-    if kind == "other":
-        return {number: value for number, value in struct.items() if number != 6}  # the time of creation
+    if kind == "other":  # a function; 6: the time of creation, 9: the catalog, which Hive 2.3 does not have
+        return {number: value for number, value in struct.items() if number not in (6, 9)}
     storage, parameters, plain_fields = {"table": (7, 9, (1, 2, 3, 8, 12)), "partition": (6, 7, (1, 2, 3))}[kind]
     kept = {number: struct.get(number) for number in plain_fields}
     kept[storage] = {number: struct[storage].get(number) for number in (1, 3, 4, 5, 6, 7, 8, 9, 10)}
