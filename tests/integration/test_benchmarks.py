@@ -104,8 +104,8 @@ def test_doors() -> None:
     assert (figures["statements"], figures["statements_lost"], figures["statements_twice"]) == (16, 0, 0)
 
 
-@pytest.mark.slow  # four Sparks, and the jars of Hudi and Iceberg
-@pytest.mark.timeout(1_200)
+@pytest.mark.slow  # six Sparks, and the jars of Hudi and Iceberg
+@pytest.mark.timeout(2_400)
 def test_spark() -> None:
     parts = "files,points,mor,merges,concurrent,rewrites"
     figures = _run("spark", "--rounds", "1", "--parts", parts, size=["--rows", "20000"])
