@@ -97,8 +97,8 @@ def test_rows_are_sorted_only_where_somebody_asked_for_it(server: Client, spark:
         def written(change):
             store = spark._jsparkSession.sharedState().statusStore()
             def executions():
-                # Spark keeps the latest ones only.
-                told = store.executionsList()
+                spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(60_000)  # which tells the store
+                told = store.executionsList()  # the latest ones only
                 return {one.executionId(): one for one in map(told.apply, range(told.size()))}
             before = executions().keys()
             change()
