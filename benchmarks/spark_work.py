@@ -92,18 +92,14 @@ def files(work: Work) -> dict[str, Any]:
         last.update(table=f"db.a{at}", path=f"{work.directory}/plain{at}")
         work.create(last["table"])
 
-    appends = _in_turns(
-        {"append_s": ours(False), "append_parquet_s": plain(source)}, work.rounds, before_each=next_place
-    )
+    ungathered = {"append_s": ours(False), "append_parquet_s": plain(source)}
+    appends = _in_turns(ungathered, work.rounds, before=dict.fromkeys(ungathered, next_place))
     lake, tree = "db.whole", f"{work.directory}/whole"
     work.create(lake)
     lakemark_spark.append(source, lake, server=work.client, distribute=False)
     work.make_tree()
-    gathered = _in_turns(
-        {"append_gathered_s": ours(True), "append_gathered_parquet_s": plain(source.repartition("p"))},
-        max(1, work.rounds - 1),
-        before_each=next_place,
-    )
+    together = {"append_gathered_s": ours(True), "append_gathered_parquet_s": plain(source.repartition("p"))}
+    gathered = _in_turns(together, max(1, work.rounds - 1), before=dict.fromkeys(together, next_place))
     sql = work.spark.sql
     assert sql(f"{_QUERY} {lake}").collect() == sql(f"{_QUERY} parquet.`{tree}`").collect()
     scans = _in_turns(
@@ -151,7 +147,7 @@ def upserts(work: Work, mode: str) -> dict[str, Any]:
     took = _in_turns({f"upsert{key}_s": call for key, call in systems.items()}, max(1, work.rounds - 1))
     sums = [
         work.spark.sql(f"{_QUERY} db.{name}").collect(),
-        hudi.rows().selectExpr("count(*)", "sum(v)", "max(x)", "count(s)").collect(),
+        hudi.answer(),
         work.spark.sql(f"{_QUERY} {iceberg.table}").collect(),
     ]
     assert sums[0] == sums[1] == sums[2], sums
@@ -178,7 +174,7 @@ def merges(work: Work) -> dict[str, Any]:
 
     scans: dict[str, Callable[[], list[Any]]] = {
         "mor_scan_s": scan,
-        "mor_scan_hudi_s": lambda: hudi.rows().selectExpr("count(*)", "sum(v)", "max(x)", "count(s)").collect(),
+        "mor_scan_hudi_s": hudi.answer,
         "mor_scan_iceberg_s": lambda: sql(f"{_QUERY} {iceberg.table}").collect(),
     }
     upsert()
@@ -186,26 +182,17 @@ def merges(work: Work) -> dict[str, Any]:
     assert len(set(map(str, answers.values()))) == 1, answers
     took = _in_turns(scans, work.rounds)
 
-    compacted, numbers = False, iter(range(1_000))
-
-    def with_deltas() -> None:
-        nonlocal compacted
-        if compacted:
-            upsert()
-            compacted = False
-
-    def compact() -> None:
-        nonlocal compacted
-        lakemark_spark.compact(work.spark, "db.merged", server=work.client)
-        compacted = True
+    numbers = iter(range(1_000))
 
     def rewrite() -> None:
         rewritten = f"{work.directory}/rewritten{next(numbers)}"
         work.spark.read.parquet(f"{work.directory}/whole").write.partitionBy("p").parquet(rewritten)
 
-    took |= _in_turns({"compaction_s": compact, "rewrite_parquet_s": rewrite}, work.rounds, before_each=with_deltas)
-    with_deltas()
-    compact()
+    rewrites = {
+        "compaction_s": lambda: lakemark_spark.compact(work.spark, "db.merged", server=work.client),
+        "rewrite_parquet_s": rewrite,
+    }
+    took |= _in_turns(rewrites, work.rounds, before={"compaction_s": upsert})
     assert scan() == answers["mor_scan_s"]
     return took | _in_turns({"compacted_scan_s": scan}, work.rounds)
 
@@ -278,6 +265,10 @@ class Hudi:
     def rows(self) -> DataFrame:
         return self._spark.read.format("hudi").load(self.path)
 
+    def answer(self) -> list[Any]:
+        """What the query that the other systems are asked by SQL answers."""
+        return self.rows().selectExpr("count(*)", "sum(v)", "max(x)", "count(s)").collect()
+
     def _write(self, rows: DataFrame, operation: str) -> None:
         options = self._options | {"hoodie.datasource.write.operation": operation}
         rows.write.format("hudi").options(**options).mode("append").save(self.path)
@@ -326,13 +317,14 @@ def _at_once(commit: Callable[[int], object]) -> tuple[float, int]:
 
 
 def _in_turns(
-    calls: Mapping[str, Callable[[], object]], rounds: int, *, before_each: Callable[[], object] = lambda: None
+    calls: Mapping[str, Callable[[], object]], rounds: int, *, before: Mapping[str, Callable[[], object]] | None = None
 ) -> dict[str, float]:
-    """Median seconds of each call over all rounds but the first."""
+    """Median seconds of each call over all rounds but the first. ``before``: what is done before a call, untimed."""
     took: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + 1):
         for name in list(calls)[:: 1 if turn % 2 else -1]:
-            before_each()
+            if before and name in before:
+                before[name]()
             took[name].append(_seconds(calls[name]))
     return {name: statistics.median(times[1:]) for name, times in took.items()}
 
