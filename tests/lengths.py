@@ -1,8 +1,8 @@
 """How much a test does: little in the default suite, more in the slow one, and as much as somebody has the time for.
 
 * ``LAKEMARK_TEST_EXAMPLES`` multiplies what property tests of the default suite try (1).
-* ``LAKEMARK_TEST_LENGTH`` multiplies the long runs of the slow suite (1), and the time they may take. As they are, the
-  whole suite takes some hours on two cores; with 10, a single model or history may take one.
+* ``LAKEMARK_TEST_LENGTH`` multiplies the long runs of the slow suite (1), and the time they may take. docs/proofs.md
+  says how long the whole suite took as it is.
 * ``LAKEMARK_TEST_SEED`` is the seed of the long runs that have a single one.
 """
 

@@ -33,9 +33,9 @@ def test_small_worlds(tmp_path: Path, seed: int) -> None:
 def test_large_worlds(tmp_path: Path, seed: int) -> None:
     with open_lake(tmp_path) as lake:
         world = World(lake, seed, tables=1_000, workers=16, aging=8, growing=4)
-        for step in range(4_000):
+        for step in range(10_000):
             world.step()
-            if step % 1_000 == 0:
+            if step % 2_000 == 0:
                 world.check()
         world.finish()
-        assert world.counts["committed"] > 50
+        assert world.counts["committed"] > 100
