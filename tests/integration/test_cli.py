@@ -293,7 +293,7 @@ def test_serve_tells_of_a_port_in_use_in_one_line(tmp_path: Path, taken: str, ot
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
         arguments = ["serve", *store, "--host", "127.0.0.1", taken, port, other, "0"]
-        command = [sys.executable, "-c", "from lakemark.cli.app import main; main()", *arguments]
+        command = [sys.executable, "-c", "from lakemark.cli import main; main()", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
     assert done.returncode == Unavailable.exit_code
     assert done.stdout == ""
@@ -306,7 +306,7 @@ def test_serve_tells_of_a_port_in_use_in_one_line(tmp_path: Path, taken: str, ot
 def test_serve_tells_the_whole_paths_of_store_and_warehouse(tmp_path: Path) -> None:
     ports = [word for name in ("grpc", "hms", "web") for word in (f"--{name}-port", "0")]
     places = ["--store", "sqlite:///a/lakemark.db", "--warehouse", "a/wh", "--log-format", "json"]
-    command = [sys.executable, "-c", "from lakemark.cli.app import main; main()", "serve", *ports, *places]
+    command = [sys.executable, "-c", "from lakemark.cli import main; main()", "serve", *ports, *places]
     served = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     assert served.stdout
     assert served.stdout.readline().startswith("lakemark ready grpc=")

@@ -97,11 +97,6 @@ def options(
     context.obj = Invocation(server, as_json=as_json, timeout_s=timeout)
 
 
-def main() -> None:
-    """Runs the command of ``sys.argv`` and exits with 0, with 2 for wrong usage, or with the error's own exit code."""
-    sys.exit(run(sys.argv[1:]))
-
-
 def run(arguments: list[str]) -> int:
     """Runs a command line and returns its exit code.
 

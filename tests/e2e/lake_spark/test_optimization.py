@@ -106,7 +106,8 @@ def test_a_worker_with_spark_puts_a_partition_in_order(spark_version: str, tmp_p
         )
         assert finished.returncode == 0, finished.stderr[-4_000:]
         (done,) = client.optimizations.runs("default.t")
-        assert (done.state, done.kind, done.executor, done.message) == ("done", "full", "spark", "")
+        ended = done.state, done.kind, done.executor, done.message
+        assert ended == ("done", "full", "spark", ""), finished.stderr[-4_000:]
         values = client.read("default.t").column("v").to_pylist()
         assert values == sorted(values)
         assert len(values) == 1_000

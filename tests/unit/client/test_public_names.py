@@ -1,6 +1,7 @@
 """The public names: added on purpose, never removed by accident."""
 
 import inspect
+import os
 import pydoc
 import re
 import subprocess
@@ -43,6 +44,33 @@ def test_the_names_of_lakemark() -> None:
         "connect",
     ]
     assert all(hasattr(lakemark, name) for name in lakemark.__all__)
+    assert set(lakemark.__all__) <= set(dir(lakemark))
+
+
+def test_the_modules_of_lakemark_need_no_import_of_their_own() -> None:
+    code = "import lakemark; print(lakemark.errors.NotFound.__name__, lakemark.types.__name__)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["NotFound", "lakemark.types"]
+    assert not hasattr(lakemark, "no_such_name")
+    assert not hasattr(lakemark, "__wrapped__")
+
+
+def test_the_program_disables_the_fork_handlers_of_grpc_before_it_is_imported() -> None:
+    code = (
+        "import os, runpy, sys\n"
+        "class Watch:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'grpc': print('grpc with', os.environ.get('GRPC_ENABLE_FORK_SUPPORT'))\n"
+        "sys.meta_path.insert(0, Watch())\n"
+        "sys.argv = ['lakemark', '--help']\n"
+        "runpy.run_module('lakemark', run_name='__main__')\n"
+    )
+    for chosen, expected in (({}, "0"), ({"GRPC_ENABLE_FORK_SUPPORT": "1"}, "1")):
+        kept = {name: value for name, value in os.environ.items() if name != "GRPC_ENABLE_FORK_SUPPORT"}
+        told = subprocess.run(
+            [sys.executable, "-c", code], env=kept | chosen, capture_output=True, text=True, check=True
+        )
+        assert told.stdout.splitlines()[0] == f"grpc with {expected}"
 
 
 def test_the_names_of_lakemark_spark() -> None:
@@ -54,7 +82,7 @@ def test_the_names_of_lakemark_spark() -> None:
 def test_the_client_needs_no_extra() -> None:
     """The client and the command line import neither the service, nor its parser, nor Spark."""
     code = (
-        "import sys; import lakemark, lakemark.parquet, lakemark.cli;"
+        "import sys; import lakemark.client, lakemark.parquet, lakemark.cli.app;"
         "print([m for m in ('lakemark_server', 'lakemark_hms', 'sqlglot', 'sqlalchemy', 'pyspark', 'pydantic_settings')"
         " if m in sys.modules])"
     )
