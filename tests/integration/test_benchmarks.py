@@ -27,8 +27,14 @@ FOLD = {
     "cold_after_ms",
 }
 SPARK = {"append_vs_parquet", "scan_vs_parquet", "point_query_speedup", "upsert_vs_hudi", "upsert_vs_iceberg"}
-SPARK |= {"small_upsert_s", "small_upsert_hudi_s", "small_upsert_iceberg_s", "mor_scan_vs_compacted"}
-SPARK |= {"compaction_vs_parquet", "mor_scan_vs_hudi", "mor_scan_vs_iceberg", "concurrent_vs_hudi"}
+SPARK |= {"small_upsert_s", "small_upsert_hudi_s", "small_upsert_iceberg_s", "small_upsert_overhead_s"}
+SPARK |= {
+    "mor_scan_vs_compacted",
+    "compaction_vs_parquet",
+    "mor_scan_vs_hudi",
+    "mor_scan_vs_iceberg",
+    "concurrent_vs_hudi",
+}
 SPARK |= {"write_amplification", "write_amplification_hudi", "write_amplification_iceberg"}
 HMS = {"idle_slowdown", "list_10k_ms", "by_filter_100k_ms", "lookup_growth", "get_table_cpu_us", "names_s"}
 HMS |= {"table_lookup_growth", "all_tables_s", "table_meta_s", "tables_by_pattern_s", "table_meta_by_pattern_s"}
