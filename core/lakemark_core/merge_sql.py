@@ -50,7 +50,7 @@ RESERVED: Final = frozenset({OPERATION, INSTANT, COLUMNS, _ROW, _UPSERTED, _DELE
 
 
 class LogSize(NamedTuple):
-    """How many rows the deltas have, and how many deltas a file group has at most; both about."""
+    """About how many rows the deltas have, and how many deltas a file group has at most."""
 
     rows: int
     layers: int
@@ -72,8 +72,8 @@ def merged_sql(base: str, log: str, schema: Schema, kind: TableKind, size: LogSi
     """A query for the table's columns, in the schema's order.
 
     ``base`` and ``log`` are what stands behind FROM: the base rows with the table's columns, and the rows of deltas
-    with ``DELTA_FIELDS``, too, which are about as many as ``size`` says: it decides how Spark merges, not what. No two
-    base rows have one key, and neither have two rows of one instant.
+    with ``DELTA_FIELDS``, too, of the size ``size``: it decides how Spark merges, not what. No two base rows have one
+    key, and neither have two rows of one instant.
     """
     by = _by_column if kind.merge_by == "column" else _by_row
     return by(base, log, schema, kind, size)
@@ -107,6 +107,12 @@ def _by_row(base: str, log: str, schema: Schema, kind: TableKind, size: LogSize)
     ordering = quoted(schema.field(kind.ordering_column).name) if kind.ordering_column else ""
     hint = _hint(size, kind.identifying_fields(schema))
     operation, instant = quoted(OPERATION), quoted(INSTANT)
+    if size.layers == 1 and not ordering and kind.directory is None:
+        # No key has two changes. In an extendible index a bucket and the one it was split from may both have one.
+        return (
+            f"SELECT {hint}{names} FROM {base} AS a LEFT ANTI JOIN (SELECT {_list(key)} FROM {log}) AS d "
+            f"ON {_same(key, 'a', 'd')} UNION ALL SELECT {names} FROM {log} WHERE {operation} <> '{DELETE}'"
+        )
     newer = f"d.{instant} > a.{instant}"
     if ordering:
         ours, theirs = f"a.{ordering}", f"d.{ordering}"
