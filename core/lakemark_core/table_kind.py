@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from lakemark_core import bucket_tree
@@ -84,6 +84,10 @@ class TableKind:
     def bucket_fields(self, schema: Schema) -> tuple[Field, ...]:
         """The columns whose hash is the bucket: those of the key that do not partition the table."""
         return tuple(field for field in self.key_fields(schema) if not schema.is_partition(field.name))
+
+    def in_one_partition(self, schema: Schema) -> TableKind:
+        """The kind by which rows of one partition are merged: the partition columns tell none of them apart."""
+        return replace(self, key=tuple(field.name for field in self.bucket_fields(schema)))
 
     def identifying_fields(self, schema: Schema) -> list[Field]:
         """The columns that a row of a delete has: the key's and the ordering column, in the schema's order."""
