@@ -12,11 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
+from lakemark import Client, Commit, Writer
 from lakemark.cli.context import invocation
 from lakemark.cli.output import show_done, show_json
 from lakemark.cli.pairs import parse_pairs
 from lakemark.cli.tables import Name
-from lakemark.client import Client, Commit, Writer
 from lakemark.client.model import Operation
 from lakemark.parquet.adoption import adopt_files
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import typer
 
+from lakemark import Client
 from lakemark.cli.output import show_done, show_json
-from lakemark.client import Client
 
 SERVER_DEFAULT: Final = "127.0.0.1:9090"
 

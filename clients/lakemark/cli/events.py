@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from lakemark import Client, Event
 from lakemark.cli.context import invocation
 from lakemark.cli.output import cell, counted, show_fields, show_json, size_text, time_text
-from lakemark.client import Client, Event
 from lakemark.client.events import KINDS
 from lakemark_core.errors import EventsTrimmed, OffsetUnknown
 from lakemark_core.messages.cloud_events import cloud_event_json

@@ -9,11 +9,11 @@ from typing import Annotated, get_args
 
 import typer
 
+from lakemark import Client
 from lakemark.cli.context import invocation
 from lakemark.cli.output import counted, show_done, show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.pairs import parse_pairs
 from lakemark.cli.tables import Name
-from lakemark.client import Client
 from lakemark.client.optimization import (
     GroupOrder,
     OptimizationKind,

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from lakemark import Client
 from lakemark.cli.context import invocation
 from lakemark.cli.output import show_done, show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.tables import Name
-from lakemark.client import Client
 from lakemark.client.comparison import DryMerge, FileChanges
 from lakemark.client.model import Reference
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lakemark.client import Client, SnapshotOf
+from lakemark import Client, SnapshotOf
 from lakemark_core.snapshot_names import SnapshotPart, parse_snapshot_name
 
 SnapshotName = Annotated[

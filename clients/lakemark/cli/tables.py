@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lakemark import Client, Commit, Table
 from lakemark.cli.context import Invocation, invocation
 from lakemark.cli.options import listed
 from lakemark.cli.output import show_done, show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.pairs import parse_pairs
-from lakemark.client import Client, Commit, Table
 from lakemark_core.bucket_directory import BucketChanges, described
 from lakemark_core.bucket_tree import group_name
 from lakemark_core.errors import FailedPrecondition, InvalidArgument

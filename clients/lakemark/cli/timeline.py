@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from lakemark import Version
 from lakemark.cli.context import invocation
 from lakemark.cli.output import show_fields, show_json, show_rows, size_text, time_text
 from lakemark.cli.snapshots import BranchName, SnapshotName, branch_of, snapshot_of
 from lakemark.cli.tables import Name
-from lakemark.client import Version
 
 app = typer.Typer(
     help="Timeline of a table: its instants (what writers do) and its versions (what they have committed).",
