@@ -50,7 +50,7 @@ RESERVED: Final = frozenset({OPERATION, INSTANT, COLUMNS, _ROW, _UPSERTED, _DELE
 
 
 class LogSize(NamedTuple):
-    """About how many rows the deltas have, and how many deltas a file group has at most."""
+    """About how many rows the deltas have, and how many deltas a file group has at most: never too few."""
 
     rows: int
     layers: int
@@ -73,7 +73,7 @@ def merged_sql(base: str, log: str, schema: Schema, kind: TableKind, size: LogSi
 
     ``base`` and ``log`` are what stands behind FROM: the base rows with the table's columns, and the rows of deltas
     with ``DELTA_FIELDS``, too, of the size ``size``: it decides how Spark merges, not what. No two base rows have one
-    key, and neither have two rows of one instant.
+    key, and neither have two rows of one delta, all of which are of one instant.
     """
     by = _by_column if kind.merge_by == "column" else _by_row
     return by(base, log, schema, kind, size)

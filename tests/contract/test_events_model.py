@@ -305,6 +305,7 @@ def _event(name: str) -> pb.Event:
     return pb.Event(kind=kind, database="d", table=name)
 
 
+@pytest.mark.timeout(1_200)  # a backup of FoundationDB waits half a second until every process notes what it writes
 class TestEvents(EventsMachine.TestCase):  # type: ignore[misc]
     """Does not shrink failures."""
 

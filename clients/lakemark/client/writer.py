@@ -159,7 +159,8 @@ class Writer:
         ``rows``: a DataFrame of pandas or Polars, a relation of DuckDB, a pyarrow Table or RecordBatch, or anything
         else that exports Arrow data by ``__arrow_c_stream__`` or ``__arrow_c_array__``. It has the table's columns by
         name, partition columns included; nullable ones may be missing. Raises InvalidSchema with every column that does
-        not fit, InvalidArgument for what cannot be read as rows, and what ``stage`` raises.
+        not fit, InvalidArgument for what cannot be read as rows, and what ``stage`` raises: InvalidFile, too, if the
+        table has buckets, which ``lakemark_spark`` writes.
         """
         written = write_table(rows, self)
         self.stage(written.files, file_schema=written.schema)

@@ -61,11 +61,12 @@ def test_files_of_a_table_with_buckets_lie_in_the_groups_of_these() -> None:
 
     checked("bucket-3", 3)
     checked("bucket-0", 0, p.DELTA)
-    checked("any", None)
     for group, bucket, kind, told in (
         ("bucket-4", 4, p.BASE, "bucket 4 is not one of the table's 4 buckets, 0 to 3"),
         ("bucket-2", 1, p.BASE, "bucket 1 is file group 'bucket-1' of its partition, and not 'bucket-2'"),
-        ("bucket-2", None, p.DELTA, "names the bucket of its keys"),
+        ("bucket-2", None, p.DELTA, "a delta in a table with buckets names the bucket of its keys"),
+        # A change of one of its keys, whichever these are, would leave the old row there.
+        ("any", None, p.BASE, "a base file in a table with buckets names the bucket of its keys.* 1 and 'bucket-1'"),
     ):
         with pytest.raises(InvalidFile, match=told):
             checked(group, bucket, kind)
@@ -190,6 +191,16 @@ def test_partition_names_that_fit() -> None:
     check_partition_name("", FLAT)
     with pytest.raises(InvalidArgument, match="no partition columns"):
         check_partition_name("m=1", FLAT)
+
+
+def test_a_partition_of_nulls_does_not_fit_a_key_that_has_the_column() -> None:
+    one = file(INSTANT, "a", 1)
+    one.partition[0].CopyFrom(p.Value(null=True))
+    one.bucket, one.file_group = 0, "bucket-0"
+    batch = from_messages([one], SCHEMA)
+    validate(batch, SCHEMA, INSTANT, LOCATION, kind=TableKind(key=("id",)))
+    with pytest.raises(InvalidFile, match=r"a null in column 'm', which belongs to the table's key"):
+        validate(batch, SCHEMA, INSTANT, LOCATION, kind=TableKind(key=("id", "m"), buckets=4))
 
 
 def test_a_bad_partition_name_is_refused_with_a_file_that_has_it() -> None:

@@ -86,7 +86,7 @@ def check(
     _check_not_nested(paths, directories)
     _check_numbers(batch, paths)
     _check_kinds(batch, paths, deltas_allowed=deltas_allowed)
-    _check_partitions(batch, paths, schema)
+    _check_partitions(batch, paths, schema, kind)
     _check_statistics(batch, paths, schema)
     groups = _groups(batch, directories)
     if kind.buckets:
@@ -210,16 +210,12 @@ def _check_buckets(batch: pa.RecordBatch, paths: Sequence[str], groups: Sequence
     kinds, buckets = batch.column("kind").to_pylist(), batch.column("bucket").to_pylist()
     for path, group, kind, bucket in zip(paths, groups, kinds, buckets, strict=True):
         if bucket is None:
-            if kind == pb.DELTA:
-                problem = "a delta in a table with buckets names the bucket of its keys"
-            elif table.directory is None:
-                continue  # its rows may have any key
-            else:  # nobody could tell with which files it shares keys
-                problem = (
-                    "a base file in a table with buckets that split and merge names the bucket of its keys: write one "
-                    f"file for each bucket and partition, with the number and its file group, such as 2 and "
-                    f"{table.group_name(2)!r}"
-                )
+            # Nobody could tell with which files it shares keys: a change of one would leave its old row there.
+            problem = (
+                f"{'a delta' if kind == pb.DELTA else 'a base file'} in a table with buckets names the bucket of its "
+                "keys: write one file for each bucket and partition, with the number and its file group, such as 1 and "
+                f"{table.group_name(1)!r}; lakemark_spark writes such files"
+            )
         else:
             problem = table.why_no_bucket(bucket)
             if not problem and group != table.group_name(bucket):
@@ -259,11 +255,12 @@ def _check_delta(path: str, group: str | None, base_instant: int | None, *, allo
         )
 
 
-def _check_partitions(batch: pa.RecordBatch, paths: Sequence[str], schema: Schema) -> None:
-    names, legal = texts(batch.column("partition")), _legal_names(schema)
+def _check_partitions(batch: pa.RecordBatch, paths: Sequence[str], schema: Schema, kind: TableKind) -> None:
+    key = tuple(field.name for field in kind.key_fields(schema))
+    names, legal = texts(batch.column("partition")), _legal_names(schema, key)
     for name in set(names) - legal:
         try:
-            check_partition_name(name, schema)
+            check_partition_name(name, schema, key)
         except InvalidArgument as error:
             path = paths[names.index(name)]
             raise InvalidFile(f"file {path!r}: {error.message}", path=path) from error
@@ -272,13 +269,14 @@ def _check_partitions(batch: pa.RecordBatch, paths: Sequence[str], schema: Schem
 
 
 @lru_cache(maxsize=64)
-def _legal_names(schema: Schema) -> set[str]:
+def _legal_names(schema: Schema, key: Sequence[str]) -> set[str]:
     """Names of partitions that passed the check. Most commits write to partitions that earlier commits wrote to."""
     return set()
 
 
-def check_partition_name(name: str, schema: Schema) -> None:
-    """Raises InvalidArgument unless ``name`` has exactly the table's partition columns, with values of their types."""
+def check_partition_name(name: str, schema: Schema, key: Sequence[str] = ()) -> None:
+    """Raises InvalidArgument unless ``name`` has exactly the table's partition columns, with values of their types, and
+    none of them is a null in a column of the ``key``."""
     columns = schema.partition_columns
     if partition_texts(name, columns) is None:
         shape = "/".join(f"{column}=…" for column in columns) or "empty, since the table has no partition columns"
@@ -287,6 +285,12 @@ def check_partition_name(name: str, schema: Schema) -> None:
     canonical = name_of_partition(values, schema)
     if canonical != name:
         raise InvalidArgument(f"partition {name!r} must be written {canonical!r}: one partition has one name")
+    for column, value in zip(columns, values, strict=True):
+        if value is None and column in key:
+            raise InvalidArgument(
+                f"partition {name!r} is that of rows with a null in column {column!r}, which belongs to the table's "
+                "key: a null identifies no row"
+            )
 
 
 def _check_statistics(batch: pa.RecordBatch, paths: Sequence[str], schema: Schema) -> None:
