@@ -211,10 +211,11 @@ def _check_buckets(batch: pa.RecordBatch, paths: Sequence[str], groups: Sequence
     for path, group, kind, bucket in zip(paths, groups, kinds, buckets, strict=True):
         if bucket is None:
             # Nobody could tell with which files it shares keys: a change of one would leave its old row there.
+            legal = table.buckets_of(0)[-1]
             problem = (
                 f"{'a delta' if kind == pb.DELTA else 'a base file'} in a table with buckets names the bucket of its "
-                "keys: write one file for each bucket and partition, with the number and its file group, such as 1 and "
-                f"{table.group_name(1)!r}; lakemark_spark writes such files"
+                "keys: write one file for each bucket and partition, with the number and its file group, such as "
+                f"{legal} and {table.group_name(legal)!r}; lakemark_spark writes such files"
             )
         else:
             problem = table.why_no_bucket(bucket)
@@ -269,7 +270,7 @@ def _check_partitions(batch: pa.RecordBatch, paths: Sequence[str], schema: Schem
 
 
 @lru_cache(maxsize=64)
-def _legal_names(schema: Schema, key: Sequence[str]) -> set[str]:
+def _legal_names(schema: Schema, key: tuple[str, ...]) -> set[str]:
     """Names of partitions that passed the check. Most commits write to partitions that earlier commits wrote to."""
     return set()
 
